@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Communicator: a fixed group of ranks that sum gradients together.
+ *
+ * Thread rule: all calls on one communicator may come from any thread; collectives must be posted in
+ * the same order on all ranks. No call here waits for a dead rank beyond its deadline.
+ */
+#ifndef SPARRING_COMM_H
+#define SPARRING_COMM_H
+
+#include <sparring/bootstrap.h>
+#include <sparring/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Who moves the bytes when nobody waits. */
+enum {
+    SPR_PROGRESS_DEFAULT = 0, /* from SPARRING_PROGRESS, else a thread */
+    SPR_PROGRESS_THREAD,      /* a library thread progresses whenever no caller does */
+    SPR_PROGRESS_CALLER       /* only spr_comm_progress, spr_test and spr_wait do */
+};
+
+/*
+ * Options of spr_comm_create. A zero or NULL field means "from the environment or the
+ * configuration file, else the default". Strings are copied.
+ */
+typedef struct spr_comm_options {
+    size_t struct_size;         /* sizeof(spr_comm_options) */
+    spr_bootstrap *bootstrap;   /* user-supplied; NULL: found from the environment */
+    const char *root;           /* "host:port" of rank 0; with rank and size set: no environment */
+    const char *file;           /* path of a shared file to meet at, instead of root */
+    int rank, size;             /* used when size > 0 together with root or file */
+    const char *transports;     /* "auto", or a list such as "shm,uring,epoll" */
+    const char *interface_name; /* "eth0" or an address; list with commas */
+    int progress;               /* SPR_PROGRESS_... */
+    double timeout_s;           /* deadline of an operation; default 600 */
+    double init_timeout_s;      /* deadline of spr_comm_create; default 30 */
+    const void *secret;         /* the job's secret, secret_bytes bytes; copied and wiped */
+    size_t secret_bytes;
+} spr_comm_options;
+
+#define SPR_COMM_OPTIONS_INIT                                                                     \
+    {sizeof(spr_comm_options), NULL, NULL, NULL, 0, 0, NULL, NULL, SPR_PROGRESS_DEFAULT, 0.0, 0.0, \
+     NULL, 0}
+
+/*
+ * Create the communicator of all ranks of the job. Collective; blocks until all ranks are connected
+ * or init_timeout_s passed. `options` may be NULL. On error *comm is untouched and spr_last_error(NULL)
+ * of this thread says which ranks are missing.
+ * Errors: INVALID, BOOTSTRAP (deadline; ranks named), AUTH, MISMATCH (versions or settings differ),
+ * UNSUPPORTED (transport asked for is not built in), SYSTEM, NOMEM.
+ */
+spr_status spr_comm_create(const spr_comm_options *options, spr_comm **comm);
+
+/* This rank, and the number of ranks. Never fail. */
+int spr_comm_rank(const spr_comm *comm);
+int spr_comm_size(const spr_comm *comm);
+
+/*
+ * Move bytes and complete requests as far as possible without blocking. Returns the number of
+ * events handled (0: nothing to do now) or a negative status when the communicator is revoked.
+ */
+int spr_comm_progress(spr_comm *comm);
+
+/*
+ * A file descriptor that becomes readable when spr_comm_progress() has something to do. To sleep:
+ * spr_comm_arm() first; when it returns SPR_OK poll the descriptor, when SPR_IN_PROGRESS call
+ * spr_comm_progress() at once. Owned by the communicator. Only with SPR_PROGRESS_CALLER.
+ */
+int spr_comm_fd(spr_comm *comm);
+spr_status spr_comm_arm(spr_comm *comm);
+
+/*
+ * Give up: all running and later requests on this rank end with SPR_ERR_REVOKED, the other ranks are
+ * told. Local and quick (never waits for anybody). `reason` may be NULL.
+ */
+void spr_comm_abort(spr_comm *comm, const char *reason);
+
+/*
+ * Free the communicator. Running requests end with SPR_ERR_CANCELED. Not collective: never waits for
+ * a dead rank; waits at most 100 ms for sent bytes to leave. comm may be NULL.
+ */
+void spr_comm_destroy(spr_comm *comm);
+
+/*
+ * What went wrong last, in one line with rank, host, operation and remedy. With comm == NULL: the last
+ * error of spr_comm_create or of another call without communicator, in this thread. Never NULL; valid
+ * until the next call on the communicator (or in this thread).
+ */
+const char *spr_last_error(const spr_comm *comm);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
