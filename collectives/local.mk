@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
+
+noinst_LTLIBRARIES += collectives/libspr-collectives.la
+collectives_libspr_collectives_la_SOURCES =

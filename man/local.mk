@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# A page: one line here.
+
+dist_man_MANS +=

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Add a test: one line in test_programs. Its source is the file of the same name with .c; only a test of several
+# files needs a line tests_unit_<name>_SOURCES. Every test is a cmocka program, linked against $(spr_static_libs).
+# A shell test goes to test_scripts (ending .sh). Exit 77 = skipped.
+
+LDADD = $(spr_static_libs) $(CMOCKA_LIBS)
+
+test_programs =
+test_scripts =
+
+if HAVE_CMOCKA
+check_PROGRAMS += $(test_programs)
+TESTS += $(test_programs)
+endif
+TESTS += $(test_scripts)
+EXTRA_DIST += $(test_scripts)
+
+# Every test runs under a hard limit (tests/run-test).
+TEST_EXTENSIONS = .sh
+LOG_COMPILER = $(top_srcdir)/tests/run-test
+SH_LOG_COMPILER = $(top_srcdir)/tests/run-test
+AM_TESTS_ENVIRONMENT = \
+	top_srcdir='$(abs_top_srcdir)'; export top_srcdir; \
+	top_builddir='$(abs_top_builddir)'; export top_builddir;
+EXTRA_DIST += tests/run-test
