@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * What this CPU can do, and how many of them this process may use.
+ */
+#ifndef SPR_BASE_CPU_H
+#define SPR_BASE_CPU_H
+
+#include <stdint.h>
+
+enum spr_cpu_feature {
+    SPR_CPU_SSE42 = 1,
+    SPR_CPU_PCLMUL = 2,
+    SPR_CPU_AVX2 = 4, /* with F16C, BMI2 and FMA present */
+    SPR_CPU_AVX512 = 8,
+    SPR_CPU_NEON = 16,
+    SPR_CPU_CRC32 = 32 /* arm64 CRC instructions */
+};
+
+/* Bits of enum spr_cpu_feature, masked by SPARRING_SIMD=scalar|avx2|auto. Cached. */
+uint32_t spr_cpu_features(void);
+/* Tests: override (UINT32_MAX = back to detection). */
+void spr_cpu_override(uint32_t features);
+
+/* CPUs that this process may use: affinity mask and cgroup v1/v2 quota, at least 1. */
+int spr_cpu_usable(void);
+
+/* Spin hint. */
+static inline void spr_cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+#endif
