@@ -1,0 +1,38 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: BSD-2-Clause
+# Shared by the lint scripts: each prints one line per finding, `file:line: text`, and exits 1 when there is one.
+set -euo pipefail
+export LC_ALL=C
+cd "${top_srcdir:-$(dirname "${BASH_SOURCE[0]}")/../..}"
+builddir=${top_builddir:-.}
+
+# Tracked and new files that match the given git patterns; in a release archive there is no git: look at the tree.
+lint_files() {
+    if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+        git ls-files --cached --others --exclude-standard -- "$@" | sort -u | while read -r file; do
+            [ -e "$file" ] && printf '%s\n' "$file"
+        done
+    else
+        local pattern
+        for pattern in "$@"; do
+            find . -name "${pattern##*/}" -type f -path "./${pattern%"${pattern##*/}"}*" \
+                ! -path './build-*' ! -path './sparring-*' | sed 's,^\./,,'
+        done | sort -u
+    fi
+}
+
+# lint_need TOOL PACKAGE: without the tool the check is skipped (77) and says so. CI has every tool.
+lint_need() {
+    command -v "$1" >/dev/null && return
+    echo "$(basename "$0"): skipped, $1 is missing (Debian: $2)" >&2
+    exit 77
+}
+
+# lint_end FINDINGS-FILE: prints the findings and ends the script.
+lint_end() {
+    cat "$1"
+    [ ! -s "$1" ]
+}
+
+findings=$(mktemp)
+trap 'rm -f "$findings"' EXIT
