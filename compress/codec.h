@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Codec: a parsed codec string and its state. Implements include/sparring/codec.h but for the
+ * collective itself. Pure: knows nothing of ranks or transports.
+ *
+ * One step:  begin -> (the list is sent and summed) -> commit | abort
+ *   begin   residual += gradient, select, round; the selected entries are taken out of the residual
+ *           (what rounding lost stays in it). After an abort: begin returns the same list, bit for bit,
+ *           and does not add the gradient again (until spr_codec_drop).
+ *   commit  the step is done.
+ *   abort   the selected values go back into the residual, exact to the bit, from the list; the step
+ *           is marked as absorbed.
+ */
+#ifndef SPR_COMPRESS_CODEC_H
+#define SPR_COMPRESS_CODEC_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include <sparring/codec.h>
+
+#include "base/error.h"
+#include "compress/chunk.h"
+
+/* What a step sends. Owned by the codec; valid until commit or abort. */
+struct spr_codec_step {
+    bool dense;             /* no selection: send the whole vector (codec "none", "fp16", "bf16") */
+    const float *vector;    /* dense: `elements` values (already rounded to vtype) */
+    const uint32_t *index;  /* sparse: count sorted indices */
+    const float *value;     /* sparse: count values, already rounded to vtype */
+    size_t count;
+    enum spr_vtype vtype;   /* values fit this type without loss */
+};
+
+spr_status spr_codec_begin(spr_codec *codec, const float *gradient, struct spr_codec_step *step);
+void spr_codec_commit(spr_codec *codec);
+void spr_codec_abort(spr_codec *codec);
+/* Hash of everything that must be equal on all ranks: spec and layout. */
+uint64_t spr_codec_hash(const spr_codec *codec);
+/* The canonical string, e.g. "topk:ratio=0.01,feedback=on+fp16". */
+const char *spr_codec_spec(const spr_codec *codec);
+/* `sparring-perf --codec help`: every codec with its options. */
+void spr_codec_help(FILE *out);
+
+#endif
