@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "transport/options.h"
+
+static const char *const progress_choices[] = {"thread", "caller", NULL};
+
+#define FIELD(name) offsetof(struct spr_options, name)
+
+const struct spr_opt spr_options_table[] = {
+    {"transports", "auto", "transports that may be used: auto, or a list of shm, uring, epoll",
+     SPR_OPT_STRING, FIELD(transports), NULL, 0, 0},
+    {"interface", "", "network interface or address for TCP; a list is tried in order",
+     SPR_OPT_STRING, FIELD(interface_name), NULL, 0, 0},
+    {"congestion", "", "TCP congestion control for our sockets; empty leaves the system's",
+     SPR_OPT_STRING, FIELD(congestion), NULL, 0, 0},
+    {"progress", "thread", "who moves bytes when nobody waits", SPR_OPT_ENUM, FIELD(progress),
+     progress_choices, 0, 0},
+    {"timeout", "600", "deadline of an operation", SPR_OPT_TIME, FIELD(timeout_s), NULL, 1e-3, 1e6},
+    {"init_timeout", "30", "deadline of creating a communicator", SPR_OPT_TIME,
+     FIELD(init_timeout_s), NULL, 1e-3, 1e6},
+    {"warn", "10", "warn with names when an operation takes longer", SPR_OPT_TIME, FIELD(warn_s),
+     NULL, 1e-3, 1e6},
+    {"insecure", "no", "listen beyond loopback although the job has no secret", SPR_OPT_BOOL,
+     FIELD(insecure), NULL, 0, 0},
+    {"crc", "yes", "checksum of every payload on TCP", SPR_OPT_BOOL, FIELD(crc), NULL, 0, 0},
+    {"eager", "8K", "messages up to this size are sent without waiting for a grant", SPR_OPT_SIZE,
+     FIELD(eager_bytes), NULL, 0, 65536},
+    {"eager_window", "256K", "eager bytes under way per link", SPR_OPT_SIZE, FIELD(eager_window),
+     NULL, 65536, 1 << 30},
+    {"spin", "50us", "poll this long before sleeping, when the CPUs suffice", SPR_OPT_TIME,
+     FIELD(spin_s), NULL, 0, 10},
+    {"zerocopy", "inf", "zero-copy send from this size, between hosts only", SPR_OPT_SIZE,
+     FIELD(zerocopy_bytes), NULL, 0, 0},
+    {"shm_slots", "24", "256 KiB slots of shared memory per rank, beyond one per peer", SPR_OPT_SIZE,
+     FIELD(shm_slots), NULL, 1, 65536},
+};
+const size_t spr_options_count = SPR_ARRAY_LEN(spr_options_table);

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Options of a communicator and its transports: SPARRING_<NAME>, or NAME= in the configuration file.
+ */
+#ifndef SPR_TRANSPORT_OPTIONS_H
+#define SPR_TRANSPORT_OPTIONS_H
+
+#include <stdbool.h>
+
+#include "base/opt.h"
+
+struct spr_options {
+    char *transports;      /* "auto" or a list of names */
+    char *interface_name;  /* "" = choose */
+    char *congestion;      /* "" = leave the system's */
+    int progress;          /* 0 thread, 1 caller */
+    double timeout_s, init_timeout_s, warn_s;
+    bool insecure;         /* listen beyond loopback without a secret */
+    bool crc;              /* payload CRC on TCP */
+    size_t eager_bytes;    /* messages up to this are sent without a grant */
+    size_t eager_window;   /* unconsumed eager bytes per link */
+    double spin_s;         /* poll this long before sleeping, when CPUs suffice */
+    size_t zerocopy_bytes; /* SEND_ZC from this size, off-host only; inf = never */
+    size_t shm_slots;      /* 256 KiB slots per rank beyond one per peer */
+};
+
+extern const struct spr_opt spr_options_table[];
+extern const size_t spr_options_count;
+
+#endif

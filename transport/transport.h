@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Transport: links between this rank and its peers. A link carries frames, reliably and in order, both
+ * ways. Every implementation (self, shm, uring, epoll, sim) fills one table, struct spr_transport_ops.
+ *
+ * Nothing here blocks. All calls on the transports of one communicator are serialised by the
+ * communicator's lock; upcalls (struct spr_link_events) happen inside progress() only - never inside
+ * send(), release() or connect().
+ *
+ * The way of a frame:
+ *   sender    send(link, tx) -> queued -> wire -> events.sent(link, tx)
+ *   receiver  header complete -> events.header(link, frame, rx): checks the frame and says where the
+ *             payload goes -> payload complete -> events.payload(link, frame, data, token)
+ */
+#ifndef SPR_TRANSPORT_TRANSPORT_H
+#define SPR_TRANSPORT_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/counters.h"
+#include "base/error.h"
+#include "base/trace.h"
+#include "transport/bootstrap/auth.h"
+#include "transport/frame.h"
+#include "transport/options.h"
+
+struct spr_transport;
+struct spr_link;
+
+/* A frame to send. Owned by the caller until events.sent; header sealed, data stable until then. */
+struct spr_tx {
+    struct spr_tx *next; /* the transport's queue */
+    struct spr_frame header;
+    const void *data; /* header.bytes bytes */
+    bool failed;      /* set before events.sent when the link went down first */
+};
+
+/* Where a payload goes: the answer of events.header. */
+enum spr_sink {
+    SPR_SINK_INTO,   /* into rx->into (header.bytes bytes) */
+    SPR_SINK_BORROW, /* keep it in the transport's memory until release(link, token) */
+    SPR_SINK_DROP    /* nowhere; events.payload is still called, with data NULL */
+};
+struct spr_rx {
+    enum spr_sink sink;
+    void *into;
+};
+
+struct spr_link_events {
+    /* The link is connected and authenticated. */
+    void (*up)(struct spr_link *link);
+    /* A header arrived (any type). Not SPR_OK: the frame breaks the protocol; the transport takes the
+     * link down with that status and calls no further upcall than down(). Frames without payload get
+     * header(), then payload() with data NULL. */
+    spr_status (*header)(struct spr_link *link, const struct spr_frame *frame, struct spr_rx *rx);
+    /* The payload is complete. BORROW: data stays valid until release(link, token); else token is
+     * NULL. Tokens of one link may be released in any order, also long after this upcall. */
+    void (*payload)(struct spr_link *link, const struct spr_frame *frame, const void *data,
+                    void *token);
+    void (*sent)(struct spr_link *link, struct spr_tx *tx);
+    /* The link is gone: end of file, reset, error. Once; queued tx are returned by sent() with failed
+     * set before. `text` says what was seen, e.g. "connection reset by peer". */
+    void (*down)(struct spr_link *link, spr_status why, const char *text);
+};
+
+struct spr_link {
+    struct spr_transport *transport;
+    int peer;                                             /* rank at the other end */
+    enum { SPR_LINK_CONNECTING, SPR_LINK_UP, SPR_LINK_DOWN } state;
+    void *channel;                                        /* for the layer above */
+};
+
+#define SPR_ADDRESS_BYTES 128
+enum { SPR_T_SHM, SPR_T_URING, SPR_T_EPOLL, SPR_T_COUNT }; /* those that exchange addresses */
+
+/* What a rank tells all others at start; exchanged by the bootstrap's allgather. Plain bytes. */
+struct spr_peer_info {
+    uint32_t version;         /* SPR_FRAME_VERSION */
+    uint32_t transports;      /* bit SPR_T_... = offered */
+    uint64_t config_hash;     /* settings that must be equal */
+    uint8_t boot_id[16];      /* same host = same boot id and network namespace, and a memfd that passed */
+    uint64_t net_namespace;   /* inode */
+    uint32_t pid, uid;
+    char host[64];
+    uint8_t address[SPR_T_COUNT][SPR_ADDRESS_BYTES];
+};
+
+struct spr_transport_params {
+    int rank, size;
+    uint32_t epoch;
+    const struct spr_auth_key *key; /* secret, job, epoch, configuration */
+    const struct spr_options *options;
+    const struct spr_link_events *events;
+    void *up; /* for the layer above */
+    const struct spr_clock *clock;
+    struct spr_counters *counters;
+    struct spr_trace *trace;
+    bool loopback_only;    /* no secret: listen on loopback */
+    bool one_thread;       /* progress(), send() ... always come from the same thread */
+};
+
+struct spr_transport_ops {
+    const char *name;
+    /* Create; start to listen. `error` gets the reason. UNSUPPORTED / SYSTEM: not possible here. */
+    spr_status (*open)(const struct spr_transport_params *params, struct spr_transport **transport,
+                       struct spr_error *error);
+    /* This rank's address, at most SPR_ADDRESS_BYTES (zero-filled). */
+    void (*address)(struct spr_transport *t, void *address);
+    /* Could a link to this peer work? Pure. */
+    bool (*usable)(struct spr_transport *t, const struct spr_peer_info *mine,
+                   const struct spr_peer_info *peer);
+    /* Begin a link: the higher rank connects, the lower rank waits for it. events.up follows. The link
+     * is owned by the transport and lives until close(). */
+    spr_status (*connect)(struct spr_transport *t, int peer, const struct spr_peer_info *info,
+                          struct spr_link **link, struct spr_error *error);
+    /* Queue a frame. Frames of a link leave in the order of these calls. */
+    void (*send)(struct spr_link *link, struct spr_tx *tx);
+    /* Give borrowed memory back. */
+    void (*release)(struct spr_link *link, void *token);
+    /* Cut the link now: no further frames, no upcalls but sent() of queued tx (failed) in the next
+     * progress(). The peer sees end of file. Idempotent. */
+    void (*kill)(struct spr_link *link);
+    /* Do what can be done without blocking. Returns the number of upcalls and bytes-moving steps. */
+    int (*progress)(struct spr_transport *t);
+    /* Readable when progress() has something to do, after arm() returned SPR_OK. -1: none. */
+    int (*fd)(struct spr_transport *t);
+    /* SPR_OK: sleep on fd. SPR_IN_PROGRESS: call progress() first. */
+    spr_status (*arm)(struct spr_transport *t);
+    /* Nothing queued or in flight any more (used before close). */
+    bool (*idle)(struct spr_transport *t);
+    /* Free everything. No upcalls. */
+    void (*close)(struct spr_transport *t);
+    /* Bucket memory. May do nothing. SPR_OK or UNSUPPORTED (used unregistered). */
+    spr_status (*mem_register)(struct spr_transport *t, void *memory, size_t bytes);
+    void (*mem_deregister)(struct spr_transport *t, void *memory, size_t bytes);
+};
+
+struct spr_transport {
+    const struct spr_transport_ops *ops;
+    struct spr_transport_params params;
+};
+
+extern const struct spr_transport_ops spr_transport_shm, spr_transport_uring, spr_transport_epoll;
+
+#endif
