@@ -24,3 +24,26 @@ AM_TESTS_ENVIRONMENT = \
 	top_srcdir='$(abs_top_srcdir)'; export top_srcdir; \
 	top_builddir='$(abs_top_builddir)'; export top_builddir;
 EXTRA_DIST += tests/run-test
+
+# ---- Other checks (targets in Makefile.am) -------------------------------------------------------
+EXTRA_DIST += \
+	tests/installed/check \
+	tests/installed/consumer.c \
+	tests/summary \
+	tests/variant \
+	tests/lint/banned.sh \
+	tests/lint/cppcheck.sh \
+	tests/lint/cppcheck.suppress \
+	tests/lint/files.sh \
+	tests/lint/format.sh \
+	tests/lint/headers.sh \
+	tests/lint/includes.sh \
+	tests/lint/length.sh \
+	tests/lint/lib.sh \
+	tests/lint/man.sh \
+	tests/lint/map.sh \
+	tests/lint/run \
+	tests/lint/shell.sh \
+	tests/lint/spelling.ignore \
+	tests/lint/spelling.sh \
+	tests/lint/tidy.sh

@@ -4,7 +4,7 @@
 set -euo pipefail
 export LC_ALL=C
 cd "${top_srcdir:-$(dirname "${BASH_SOURCE[0]}")/../..}"
-builddir=${top_builddir:-.}
+export builddir=${top_builddir:-.}
 
 # Tracked and new files that match the given git patterns; in a release archive there is no git: look at the tree.
 lint_files() {
