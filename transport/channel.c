@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "transport/channel.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/crc32c.h"
+#include "base/log.h"
+#include "transport/channel_private.h"
+
+#define ABORT_TEXT_BYTES 512
+
+/* A frame of the channel's own: grants, requests, credits, abort, bye. */
+struct control {
+    struct spr_tx tx;
+    char text[ABORT_TEXT_BYTES];
+};
+
+spr_status spr_channel_init(struct spr_channel *ch, int rank, int size, uint32_t epoch,
+                            const struct spr_options *options, const struct spr_clock *clock,
+                            struct spr_counters *counters, struct spr_trace *trace)
+{
+    memset(ch, 0, sizeof *ch);
+    ch->rank = rank;
+    ch->size = size;
+    ch->epoch = epoch;
+    ch->options = options;
+    ch->clock = clock;
+    ch->counters = counters;
+    ch->trace = trace;
+    ch->peers = spr_calloc((size_t)size, sizeof *ch->peers);
+    if (!ch->peers)
+        return SPR_ERR_NOMEM;
+    for (int r = 0; r < size; r++) {
+        struct spr_channel_peer *p = &ch->peers[r];
+        p->channel = ch;
+        p->rank = r;
+        spr_list_init(&p->waiting);
+        spr_list_init(&p->receives);
+        spr_list_init(&p->early);
+    }
+    spr_pool_init(&ch->control_pool, sizeof(struct control), 16, 0);
+    spr_pool_init(&ch->early_pool, sizeof(struct early), 32, 0);
+    return SPR_OK;
+}
+
+void spr_channel_attach(struct spr_channel *ch, struct spr_link *link, bool checksum)
+{
+    struct spr_channel_peer *p = &ch->peers[link->peer];
+
+    p->link = link;
+    p->checksum = checksum;
+    link->channel = p;
+}
+
+void spr_channel_destroy(struct spr_channel *ch)
+{
+    for (int r = 0; ch->peers && r < ch->size; r++) {
+        struct spr_channel_peer *p = &ch->peers[r];
+        while (!spr_list_empty(&p->early))
+            spr_channel_drop_early(p, spr_list_entry(p->early.next, struct early, node));
+        if (p->arriving)
+            spr_channel_drop_early(p, p->arriving);
+    }
+    spr_pool_destroy(&ch->control_pool);
+    spr_pool_destroy(&ch->early_pool);
+    spr_free(ch->peers);
+    ch->peers = NULL;
+}
+
+/* Frames out ----------------------------------------------------------------------------------- */
+
+static void hand_over(struct spr_channel_peer *p, struct spr_tx *tx)
+{
+    struct spr_frame *f = &tx->header;
+
+    f->epoch = p->channel->epoch;
+    f->sequence = p->tx_sequence++;
+    f->consumed = p->eager_consumed;
+    p->eager_reported = p->eager_consumed;
+    f->zero = 0;
+    spr_frame_seal(f);
+    tx->failed = false;
+    p->channel->frames_out++;
+    p->link->transport->ops->send(p->link, tx);
+}
+
+/* Data frames are told from control frames by their type when they come back in sent(). */
+void spr_channel_send_control(struct spr_channel_peer *p, enum spr_frame_type type,
+                              uint32_t operation, uint32_t step, uint32_t arg, uint64_t arg64,
+                              const char *text)
+{
+    struct control *c;
+
+    if (!p->link || p->down || p->channel->dead)
+        return;
+    c = spr_pool_get(&p->channel->control_pool);
+    if (!c) {
+        spr_channel_fail(p, SPR_ERR_NOMEM, "no memory for a control frame");
+        return;
+    }
+    memset(&c->tx, 0, sizeof c->tx);
+    c->tx.header.type = (uint8_t)type;
+    c->tx.header.operation = operation;
+    c->tx.header.step = step;
+    c->tx.header.arg = arg;
+    c->tx.header.arg64 = arg64;
+    if (text) {
+        snprintf(c->text, sizeof c->text, "%s", text);
+        c->tx.header.bytes = (uint32_t)strlen(c->text) + 1;
+        c->tx.header.flags = SPR_FRAME_CRC;
+        c->tx.header.payload_crc = spr_crc32c(0, c->text, c->tx.header.bytes);
+        c->tx.data = c->text;
+    }
+    hand_over(p, &c->tx);
+}
+
+static void send_data(struct spr_channel_peer *p, struct spr_send *s)
+{
+    struct spr_frame *f = &s->tx.header;
+
+    memset(&s->tx, 0, sizeof s->tx);
+    f->type = SPR_FRAME_DATA;
+    f->operation = s->operation;
+    f->step = s->step;
+    f->descriptor = s->descriptor;
+    f->bytes = (uint32_t)s->bytes;
+    f->arg = s->eager;
+    if (p->checksum && s->bytes) {
+        f->flags = SPR_FRAME_CRC;
+        f->payload_crc = spr_crc32c(0, s->data, s->bytes);
+    }
+    s->tx.data = s->data;
+    spr_list_init(&s->node);
+    spr_trace_add(p->channel->trace, spr_now_ns(p->channel->clock), SPR_EV_SEND, p->rank,
+                  (uint64_t)s->operation << 32 | s->step, s->bytes, 0);
+    hand_over(p, &s->tx);
+}
+
+static void on_sent(struct spr_link *link, struct spr_tx *tx)
+{
+    struct spr_channel_peer *p = link->channel;
+    struct spr_channel *ch = p->channel;
+
+    ch->frames_out--;
+    if (tx->header.type == SPR_FRAME_DATA) {
+        struct spr_send *s = spr_container_of(tx, struct spr_send, tx);
+        s->done(s, !tx->failed ? SPR_OK : ch->status ? ch->status : SPR_ERR_LINK);
+    } else {
+        spr_pool_put(&ch->control_pool, spr_container_of(tx, struct control, tx));
+    }
+}
+
+/* Posting -------------------------------------------------------------------------------------- */
+
+static uint32_t eager_cost(size_t bytes) { return (uint32_t)bytes + SPR_FRAME_BYTES; }
+
+static bool eager_fits(const struct spr_channel_peer *p, size_t bytes)
+{
+    return p->eager_sent - p->eager_acked + eager_cost(bytes) <=
+           (uint32_t)p->channel->options->eager_window;
+}
+
+static struct early *find_early(struct spr_channel_peer *p, enum early_kind kind,
+                                uint32_t operation, uint32_t step)
+{
+    struct spr_list *it;
+
+    spr_list_for_each(it, &p->early)
+    {
+        struct early *e = spr_list_entry(it, struct early, node);
+        if (e->kind == kind && e->operation == operation && e->step == step)
+            return e;
+    }
+    return NULL;
+}
+
+void spr_channel_send(struct spr_channel *ch, struct spr_send *s)
+{
+    struct spr_channel_peer *p = &ch->peers[s->peer];
+    struct early *grant;
+
+    assert(s->bytes <= SPR_FRAME_MAX_PAYLOAD && s->peer != ch->rank);
+    spr_list_init(&s->node);
+    if (ch->status || p->down || p->left) {
+        spr_status status = ch->status ? ch->status : SPR_ERR_RANK_LOST;
+        if (!ch->status)
+            spr_channel_fail(p, SPR_ERR_RANK_LOST, "the rank has left");
+        s->done(s, status);
+        return;
+    }
+    if (s->eager && eager_fits(p, s->bytes)) {
+        p->eager_sent += eager_cost(s->bytes);
+        send_data(p, s);
+        return;
+    }
+    grant = find_early(p, EARLY_GRANT, s->operation, s->step);
+    if (grant) {
+        spr_channel_drop_early(p, grant);
+        s->eager = false;
+        send_data(p, s);
+        return;
+    }
+    spr_list_push_back(&p->waiting, &s->node);
+    if (s->eager)
+        spr_channel_send_control(p, SPR_FRAME_REQUEST, s->operation, s->step, 0, 0, NULL);
+}
+
+/* A receive meets eager data that came before it. */
+static void deliver_early(struct spr_channel_peer *p, struct spr_recv *r, struct early *e)
+{
+    spr_status status = SPR_OK;
+
+    if (e->descriptor != r->descriptor)
+        status = SPR_ERR_MISMATCH;
+    else if (e->bytes > r->capacity)
+        status = SPR_ERR_PROTO;
+    if (status) {
+        spr_channel_drop_early(p, e);
+        spr_channel_fail(p, status, status == SPR_ERR_MISMATCH ? "called something else at this point"
+                                                               : "sent more than the plan says");
+        r->done(r, status);
+        return;
+    }
+    r->bytes = e->bytes;
+    p->eager_consumed += eager_cost(e->bytes);
+    if (r->into) {
+        memcpy(r->into, e->data, e->bytes);
+        r->data = r->into;
+        spr_channel_drop_early(p, e);
+    } else {
+        r->data = e->data;
+        r->token = e->data;
+        r->copied = true;
+        e->data = NULL;
+        spr_channel_drop_early(p, e);
+    }
+    spr_channel_report_credit(p);
+    r->done(r, SPR_OK);
+}
+
+void spr_channel_receive(struct spr_channel *ch, struct spr_recv *r)
+{
+    struct spr_channel_peer *p = &ch->peers[r->peer];
+    struct early *e;
+
+    assert(r->capacity <= SPR_FRAME_MAX_PAYLOAD && r->peer != ch->rank);
+    spr_list_init(&r->node);
+    r->data = NULL;
+    r->token = NULL;
+    r->bytes = 0;
+    r->copied = false;
+    if (!ch->status && r->eager) {
+        e = find_early(p, EARLY_DATA, r->operation, r->step);
+        if (e) {
+            deliver_early(p, r, e);
+            return;
+        }
+    }
+    if (ch->status || p->down || p->left) {
+        spr_status status = ch->status ? ch->status : SPR_ERR_RANK_LOST;
+        if (!ch->status)
+            spr_channel_fail(p, SPR_ERR_RANK_LOST, "the rank has left");
+        r->done(r, status);
+        return;
+    }
+    spr_list_push_back(&p->receives, &r->node);
+    e = r->eager ? find_early(p, EARLY_REQUEST, r->operation, r->step) : NULL;
+    if (e)
+        spr_channel_drop_early(p, e);
+    if (e || !r->eager) {
+        spr_trace_add(ch->trace, spr_now_ns(ch->clock), SPR_EV_GRANT, p->rank,
+                      (uint64_t)r->operation << 32 | r->step, 0, 0);
+        spr_channel_send_control(p, SPR_FRAME_GRANT, r->operation, r->step, 0, 0, NULL);
+    }
+}
+
+void spr_channel_release(struct spr_channel *ch, struct spr_recv *r)
+{
+    struct spr_channel_peer *p = &ch->peers[r->peer];
+
+    if (r->copied)
+        spr_free(r->token);
+    else if (r->token)
+        p->link->transport->ops->release(p->link, r->token);
+    r->token = NULL;
+    r->copied = false;
+    r->data = NULL;
+}
+
+void spr_channel_grant(struct spr_channel_peer *p, const struct spr_frame *f)
+{
+    struct spr_list *it;
+    struct early *e;
+
+    spr_list_for_each(it, &p->waiting)
+    {
+        struct spr_send *s = spr_list_entry(it, struct spr_send, node);
+        if (s->operation == f->operation && s->step == f->step) {
+            spr_list_remove(&s->node);
+            s->eager = false;
+            send_data(p, s);
+            return;
+        }
+    }
+    e = spr_pool_get(&p->channel->early_pool);
+    if (!e) {
+        spr_channel_fail(p, SPR_ERR_NOMEM, "no memory for a grant");
+        return;
+    }
+    *e = (struct early){.kind = EARLY_GRANT, .operation = f->operation, .step = f->step};
+    spr_list_push_back(&p->early, &e->node);
+}
+
+/* Stopping ------------------------------------------------------------------------------------- */
+
+static void cancel_waiting(struct spr_channel_peer *p, spr_status status)
+{
+    while (!spr_list_empty(&p->waiting)) {
+        struct spr_send *s = spr_list_entry(p->waiting.next, struct spr_send, node);
+        spr_list_remove(&s->node);
+        s->done(s, status);
+    }
+    while (!spr_list_empty(&p->receives)) {
+        struct spr_recv *r = spr_list_entry(p->receives.next, struct spr_recv, node);
+        spr_list_remove(&r->node);
+        r->done(r, status);
+    }
+}
+
+void spr_channel_stop(struct spr_channel *ch, spr_status status, int blamed, const char *text)
+{
+    if (ch->status)
+        return;
+    ch->status = status;
+    for (int r = 0; r < ch->size; r++) {
+        struct spr_channel_peer *p = &ch->peers[r];
+        if (r != blamed && p->link && p->link->state == SPR_LINK_UP)
+            spr_channel_send_control(p, SPR_FRAME_ABORT, 0, 0, (uint32_t)blamed,
+                                     (uint64_t)(uint32_t)status, text);
+        cancel_waiting(p, status);
+    }
+    ch->told = true;
+}
+
+void spr_channel_kill(struct spr_channel *ch)
+{
+    ch->dead = true;
+    if (!ch->status)
+        ch->status = SPR_ERR_CANCELED;
+    for (int r = 0; r < ch->size; r++) {
+        struct spr_channel_peer *p = &ch->peers[r];
+        if (p->link)
+            p->link->transport->ops->kill(p->link);
+        p->down = true;
+        cancel_waiting(p, ch->status);
+        if (p->receiving) {
+            struct spr_recv *recv = p->receiving;
+            p->receiving = NULL;
+            recv->done(recv, ch->status);
+        }
+    }
+}
+
+void spr_channel_bye(struct spr_channel *ch)
+{
+    for (int r = 0; r < ch->size; r++)
+        if (ch->peers[r].link && ch->peers[r].link->state == SPR_LINK_UP)
+            spr_channel_send_control(&ch->peers[r], SPR_FRAME_BYE, 0, 0, 0, 0, NULL);
+}
+
+bool spr_channel_all_left(const struct spr_channel *ch)
+{
+    for (int r = 0; r < ch->size; r++)
+        if (r != ch->rank && ch->peers[r].link && !ch->peers[r].left && !ch->peers[r].down)
+            return false;
+    return true;
+}
+
+/* "2, 5-7" */
+void spr_channel_waiting_for(const struct spr_channel *ch, uint32_t operation, char *text,
+                             size_t bytes, int *first)
+{
+    size_t used = 0;
+    int run = -1;
+
+    text[0] = '\0';
+    *first = -1;
+    for (int r = 0; r <= ch->size; r++) {
+        bool waits = false;
+        const struct spr_list *it;
+        if (r < ch->size) {
+            const struct spr_channel_peer *p = &ch->peers[r];
+            spr_list_for_each(it, &p->receives) waits |=
+                spr_list_entry(it, struct spr_recv, node)->operation == operation;
+            spr_list_for_each(it, &p->waiting) waits |=
+                spr_list_entry(it, struct spr_send, node)->operation == operation;
+            waits |= p->receiving && p->receiving->operation == operation;
+        }
+        if (waits && run < 0)
+            run = r;
+        if (waits && *first < 0)
+            *first = r;
+        if (!waits && run >= 0 && used < bytes) {
+            int n = snprintf(text + used, bytes - used, run == r - 1 ? "%s%d" : "%s%d-%d",
+                             used ? ", " : "", run, r - 1);
+            used += n > 0 ? (size_t)n : 0;
+            run = -1;
+        }
+    }
+}
+
+const struct spr_link_events spr_channel_link_events = {
+    .up = spr_channel_on_up,
+    .header = spr_channel_on_header,
+    .payload = spr_channel_on_payload,
+    .sent = on_sent,
+    .down = spr_channel_on_down,
+};

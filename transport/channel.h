@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Channel: tagged messages over the links of one communicator. The layer between the collectives, which
+ * know (operation, step), and the transports, which know frames.
+ *
+ * Receiver-driven: posting a receive is the permission to send. A message above the eager limit waits at
+ * its sender until the receiver has posted the matching receive and a GRANT frame has come over. So
+ * memory is bounded by what the receiver posted, a fast rank cannot flood a slow one, and the receiver
+ * decides the order in which its peers send. Small messages go at once ("eager"), within a window of
+ * unconsumed bytes per link; past the window the sender sends a REQUEST and waits for a GRANT.
+ *
+ *   granted:  R: recv(op, step) --GRANT--> S        S: send(op, step) --DATA--> R
+ *   eager:    S: send(op, step) --DATA--> R         R: delivered, or kept until recv(op, step)
+ *
+ * Both sides derive from the plan whether a message is eager (`eager` below must agree).
+ * Serialised by the communicator's lock. Messages complete inside spr_channel_progress() or, when nothing
+ * has to be waited for, inside the post itself; `done` must not post (mark and return).
+ */
+#ifndef SPR_TRANSPORT_CHANNEL_H
+#define SPR_TRANSPORT_CHANNEL_H
+
+#include "base/list.h"
+#include "base/mem.h"
+#include "transport/transport.h"
+
+struct spr_channel;
+
+/* A message to send. The owner keeps it and the data untouched until done(). */
+struct spr_send {
+    struct spr_list node; /* private */
+    struct spr_tx tx;     /* private */
+    int peer;
+    uint32_t operation, step;
+    uint64_t descriptor;
+    const void *data;
+    size_t bytes; /* at most SPR_FRAME_MAX_PAYLOAD */
+    bool eager;
+    void (*done)(struct spr_send *send, spr_status status);
+};
+
+/* A message to receive. */
+struct spr_recv {
+    struct spr_list node; /* private */
+    int peer;
+    uint32_t operation, step;
+    uint64_t descriptor;
+    void *into;      /* NULL: borrow */
+    size_t capacity; /* most bytes */
+    bool eager;
+    /* Results, valid in done(): */
+    const void *data; /* == into, or borrowed memory until spr_channel_release */
+    size_t bytes;
+    void *token;
+    bool copied;      /* data is in `unexpected`, private */
+    void (*done)(struct spr_recv *recv, spr_status status);
+};
+
+struct spr_channel_peer {
+    struct spr_channel *channel;
+    struct spr_link *link; /* NULL: this rank itself, or not connected yet */
+    int rank;
+    bool checksum;         /* payload CRC on this link */
+    bool left;             /* said BYE */
+    bool down;
+    uint32_t tx_sequence, rx_sequence;
+    struct spr_list waiting;    /* struct spr_send without grant or credit */
+    struct spr_list receives;   /* struct spr_recv posted */
+    struct spr_list early;      /* struct early: grants, requests, data without a partner */
+    struct spr_recv *receiving; /* its payload is arriving */
+    struct early *arriving;     /* eager payload without a receive is arriving */
+    uint32_t eager_sent, eager_acked;         /* as sender: bytes, modulo 2^32 */
+    uint32_t eager_consumed, eager_reported;  /* as receiver */
+    uint64_t last_heard_ns;
+};
+
+struct spr_channel_events {
+    /* The first failure; at most once. `rank`: who is to blame. `told_by`: -1, or the rank whose ABORT
+     * said so. The channel has already stopped; the owner completes its operations as their messages
+     * come back. */
+    void (*failed)(void *ctx, spr_status status, int rank, int told_by, const char *text);
+    void *ctx;
+};
+
+struct spr_channel {
+    int rank, size;
+    uint32_t epoch;
+    const struct spr_options *options;
+    const struct spr_clock *clock;
+    struct spr_counters *counters;
+    struct spr_trace *trace;
+    struct spr_channel_events events;
+    struct spr_channel_peer *peers; /* size entries */
+    struct spr_pool control_pool, early_pool;
+    int links_up;
+    size_t frames_out;       /* handed to transports, not yet sent() */
+    spr_status status;       /* SPR_OK, or why the channel stopped */
+    bool dead;               /* links are killed */
+    bool told;               /* ABORT was queued */
+};
+
+extern const struct spr_link_events spr_channel_link_events;
+
+spr_status spr_channel_init(struct spr_channel *ch, int rank, int size, uint32_t epoch,
+                            const struct spr_options *options, const struct spr_clock *clock,
+                            struct spr_counters *counters, struct spr_trace *trace);
+/* Attach a link right after ops->connect; its upcalls then come here. */
+void spr_channel_attach(struct spr_channel *ch, struct spr_link *link, bool checksum);
+
+/* Post. When the channel has failed or the peer left, done() is called at once with an error. */
+void spr_channel_send(struct spr_channel *ch, struct spr_send *send);
+void spr_channel_receive(struct spr_channel *ch, struct spr_recv *recv);
+/* Give the data of a completed receive back (borrowed or kept early data). Harmless for others. */
+void spr_channel_release(struct spr_channel *ch, struct spr_recv *recv);
+
+/*
+ * Stop: messages that wait are completed with `status` now; those under way when they come back. Tells
+ * all peers (ABORT). Does not call events.failed. Idempotent: the first call wins.
+ */
+void spr_channel_stop(struct spr_channel *ch, spr_status status, int blamed, const char *text);
+/* Cut all links; everything under way is returned by the transports' next progress. */
+void spr_channel_kill(struct spr_channel *ch);
+/* Say BYE on all links. */
+void spr_channel_bye(struct spr_channel *ch);
+/* All peers said BYE or are down. */
+bool spr_channel_all_left(const struct spr_channel *ch);
+void spr_channel_destroy(struct spr_channel *ch);
+
+/* Ranks that an operation waits for: posted receives and sends without grant. Text like "2, 5-7". */
+void spr_channel_waiting_for(const struct spr_channel *ch, uint32_t operation, char *text,
+                             size_t bytes, int *first);
+
+#endif

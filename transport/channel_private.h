@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * What channel.c (sending side) and channel_receive.c (upcalls of the links) share.
+ */
+#ifndef SPR_TRANSPORT_CHANNEL_PRIVATE_H
+#define SPR_TRANSPORT_CHANNEL_PRIVATE_H
+
+#include "transport/channel.h"
+
+/* Something that came before its partner was posted. */
+enum early_kind {
+    EARLY_GRANT,   /* a grant without a send */
+    EARLY_REQUEST, /* a request without a receive */
+    EARLY_DATA     /* eager data without a receive */
+};
+struct early {
+    struct spr_list node;
+    enum early_kind kind;
+    uint32_t operation, step;
+    uint64_t descriptor;
+    size_t bytes;
+    void *data; /* EARLY_DATA: spr_malloc'ed, at least one byte */
+};
+
+/* Unlink and free, data included. */
+void spr_channel_drop_early(struct spr_channel_peer *p, struct early *e);
+/* Fail the communicator because of a peer. */
+void spr_channel_fail(struct spr_channel_peer *p, spr_status status, const char *text);
+/* Send a CREDIT frame when half of the eager window is consumed and unreported. */
+void spr_channel_report_credit(struct spr_channel_peer *p);
+void spr_channel_send_control(struct spr_channel_peer *p, enum spr_frame_type type,
+                              uint32_t operation, uint32_t step, uint32_t arg, uint64_t arg64,
+                              const char *text);
+/* A GRANT frame arrived. */
+void spr_channel_grant(struct spr_channel_peer *p, const struct spr_frame *f);
+
+void spr_channel_on_up(struct spr_link *link);
+spr_status spr_channel_on_header(struct spr_link *link, const struct spr_frame *f,
+                                 struct spr_rx *rx);
+void spr_channel_on_payload(struct spr_link *link, const struct spr_frame *f, const void *data,
+                            void *token);
+void spr_channel_on_down(struct spr_link *link, spr_status why, const char *text);
+
+#endif

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * The receiving side of the channel: upcalls of the links.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/crc32c.h"
+#include "base/log.h"
+#include "transport/channel_private.h"
+
+/* ABORT's text arrives here; larger ones break the protocol. */
+#define MAX_TEXT 512
+
+void spr_channel_drop_early(struct spr_channel_peer *p, struct early *e)
+{
+    if (p->arriving == e)
+        p->arriving = NULL;
+    else
+        spr_list_remove(&e->node);
+    spr_free(e->data);
+    spr_pool_put(&p->channel->early_pool, e);
+}
+
+void spr_channel_fail(struct spr_channel_peer *p, spr_status status, const char *text)
+{
+    struct spr_channel *ch = p->channel;
+
+    if (ch->status)
+        return;
+    ch->events.failed(ch->events.ctx, status, p->rank, -1, text);
+}
+
+void spr_channel_report_credit(struct spr_channel_peer *p)
+{
+    if (p->eager_consumed - p->eager_reported >= p->channel->options->eager_window / 2)
+        spr_channel_send_control(p, SPR_FRAME_CREDIT, 0, 0, 0, 0, NULL);
+}
+
+void spr_channel_on_up(struct spr_link *link)
+{
+    struct spr_channel_peer *p = link->channel;
+
+    p->channel->links_up++;
+    spr_trace_add(p->channel->trace, spr_now_ns(p->channel->clock), SPR_EV_LINK_UP, p->rank, 0, 0,
+                  0);
+}
+
+static struct spr_recv *find_receive(struct spr_channel_peer *p, uint32_t operation, uint32_t step)
+{
+    struct spr_list *it;
+
+    spr_list_for_each(it, &p->receives)
+    {
+        struct spr_recv *r = spr_list_entry(it, struct spr_recv, node);
+        if (r->operation == operation && r->step == step)
+            return r;
+    }
+    return NULL;
+}
+
+/* Eager data that nobody waits for yet is kept, within the window that the sender respects. */
+static spr_status keep_early(struct spr_channel_peer *p, const struct spr_frame *f,
+                             struct spr_rx *rx)
+{
+    struct spr_channel *ch = p->channel;
+    struct early *e;
+
+    if (f->bytes > ch->options->eager_bytes) {
+        spr_channel_fail(p, SPR_ERR_PROTO, "sent a message that nobody asked for");
+        return SPR_ERR_PROTO;
+    }
+    e = spr_pool_get(&ch->early_pool);
+    if (!e)
+        return SPR_ERR_NOMEM;
+    *e = (struct early){.kind = EARLY_DATA,
+                        .operation = f->operation,
+                        .step = f->step,
+                        .descriptor = f->descriptor,
+                        .bytes = f->bytes,
+                        .data = spr_malloc(f->bytes ? f->bytes : 1)};
+    if (!e->data) {
+        spr_pool_put(&ch->early_pool, e);
+        return SPR_ERR_NOMEM;
+    }
+    p->arriving = e;
+    rx->sink = SPR_SINK_INTO;
+    rx->into = e->data;
+    return SPR_OK;
+}
+
+static spr_status data_header(struct spr_channel_peer *p, const struct spr_frame *f,
+                              struct spr_rx *rx)
+{
+    struct spr_recv *r = find_receive(p, f->operation, f->step);
+
+    if (p->channel->status) { /* stopped: drain what still comes */
+        rx->sink = SPR_SINK_DROP;
+        return SPR_OK;
+    }
+    if (!r)
+        return f->arg ? keep_early(p, f, rx) : SPR_ERR_PROTO;
+    if (f->descriptor != r->descriptor) {
+        spr_channel_fail(p, SPR_ERR_MISMATCH, "called something else at this point");
+        rx->sink = SPR_SINK_DROP;
+        return SPR_OK;
+    }
+    if (f->bytes > r->capacity)
+        return SPR_ERR_PROTO;
+    spr_list_remove(&r->node);
+    p->receiving = r;
+    rx->sink = r->into ? SPR_SINK_INTO : SPR_SINK_BORROW;
+    rx->into = r->into;
+    return SPR_OK;
+}
+
+spr_status spr_channel_on_header(struct spr_link *link, const struct spr_frame *f,
+                                 struct spr_rx *rx)
+{
+    struct spr_channel_peer *p = link->channel;
+    const char *why = "";
+    spr_status status = spr_frame_check(f, &why);
+
+    rx->sink = SPR_SINK_DROP;
+    rx->into = NULL;
+    if (status == SPR_OK && (f->epoch != p->channel->epoch || f->sequence != p->rx_sequence)) {
+        status = SPR_ERR_PROTO;
+        why = "frame of another epoch or out of sequence";
+    }
+    if (status) {
+        spr_channel_fail(p, status, why);
+        return status;
+    }
+    p->rx_sequence++;
+    p->last_heard_ns = spr_now_ns(p->channel->clock);
+    p->eager_acked = f->consumed;
+    switch (f->type) {
+    case SPR_FRAME_DATA:
+        return data_header(p, f, rx);
+    case SPR_FRAME_ABORT:
+        if (f->bytes > MAX_TEXT)
+            return SPR_ERR_PROTO;
+        rx->sink = SPR_SINK_BORROW;
+        return SPR_OK;
+    default:
+        return f->bytes ? SPR_ERR_PROTO : SPR_OK;
+    }
+}
+
+static void on_abort(struct spr_channel_peer *p, const struct spr_frame *f, const char *data)
+{
+    struct spr_channel *ch = p->channel;
+    char text[MAX_TEXT + 1];
+    int blamed = (int)f->arg;
+
+    p->left = true; /* nothing useful follows; end of file is expected */
+    if (ch->status)
+        return;
+    snprintf(text, sizeof text, "%.*s", (int)f->bytes, data ? data : "");
+    if (blamed < 0 || blamed >= ch->size)
+        blamed = p->rank;
+    spr_trace_add(ch->trace, spr_now_ns(ch->clock), SPR_EV_ABORT, p->rank, (uint64_t)blamed, 0, 0);
+    ch->events.failed(ch->events.ctx, (spr_status)(int32_t)f->arg64, blamed, p->rank, text);
+}
+
+/* A request of the sender: grant now when the receive is posted, else when it is. */
+static void on_request(struct spr_channel_peer *p, const struct spr_frame *f)
+{
+    struct early *e;
+
+    if (find_receive(p, f->operation, f->step)) {
+        spr_channel_send_control(p, SPR_FRAME_GRANT, f->operation, f->step, 0, 0, NULL);
+        return;
+    }
+    e = spr_pool_get(&p->channel->early_pool);
+    if (!e) {
+        spr_channel_fail(p, SPR_ERR_NOMEM, "no memory for a request");
+        return;
+    }
+    *e = (struct early){.kind = EARLY_REQUEST, .operation = f->operation, .step = f->step};
+    spr_list_push_back(&p->early, &e->node);
+}
+
+/* The peer is done with the job. Whoever still needs it has lost it. */
+static void on_bye(struct spr_channel_peer *p)
+{
+    p->left = true;
+    if (!spr_list_empty(&p->receives) || !spr_list_empty(&p->waiting))
+        spr_channel_fail(p, SPR_ERR_RANK_LOST, "the rank has left");
+}
+
+static void on_data(struct spr_channel_peer *p, const struct spr_frame *f, const void *data,
+                    void *token)
+{
+    struct spr_recv *r = p->receiving;
+    bool good = !(f->flags & SPR_FRAME_CRC) || !data ||
+                spr_crc32c(0, data, f->bytes) == f->payload_crc;
+
+    p->receiving = NULL;
+    if (!good)
+        spr_channel_fail(p, SPR_ERR_CORRUPT, "payload checksum does not match");
+    if (p->arriving) {
+        struct early *e = p->arriving;
+        p->arriving = NULL;
+        spr_list_push_back(&p->early, &e->node);
+        return;
+    }
+    if (!r)
+        return; /* dropped */
+    spr_trace_add(p->channel->trace, spr_now_ns(p->channel->clock), SPR_EV_RECV, p->rank,
+                  (uint64_t)f->operation << 32 | f->step, f->bytes, 0);
+    if (f->arg) {
+        p->eager_consumed += (uint32_t)f->bytes + SPR_FRAME_BYTES;
+        spr_channel_report_credit(p);
+    }
+    r->data = data;
+    r->token = token;
+    r->bytes = f->bytes;
+    if (!good || p->channel->status)
+        spr_channel_release(p->channel, r);
+    r->done(r, p->channel->status ? p->channel->status : SPR_OK);
+}
+
+void spr_channel_on_payload(struct spr_link *link, const struct spr_frame *f, const void *data,
+                            void *token)
+{
+    struct spr_channel_peer *p = link->channel;
+
+    switch (f->type) {
+    case SPR_FRAME_DATA:
+        on_data(p, f, data, token);
+        return;
+    case SPR_FRAME_ABORT:
+        on_abort(p, f, data);
+        if (token)
+            link->transport->ops->release(link, token);
+        return;
+    case SPR_FRAME_GRANT:
+        if (!p->channel->status)
+            spr_channel_grant(p, f);
+        return;
+    case SPR_FRAME_REQUEST:
+        if (!p->channel->status)
+            on_request(p, f);
+        return;
+    case SPR_FRAME_BYE:
+        on_bye(p);
+        return;
+    default: /* CREDIT: the header said it all */
+        return;
+    }
+}
+
+void spr_channel_on_down(struct spr_link *link, spr_status why, const char *text)
+{
+    struct spr_channel_peer *p = link->channel;
+    struct spr_channel *ch = p->channel;
+    struct spr_recv *r = p->receiving;
+    bool wanted = r || !spr_list_empty(&p->receives) || !spr_list_empty(&p->waiting);
+
+    p->down = true;
+    spr_trace_add(ch->trace, spr_now_ns(ch->clock), SPR_EV_LINK_DOWN, p->rank,
+                  (uint64_t)(uint32_t)why, 0, 0);
+    if (!ch->status && (!p->left || wanted))
+        ch->events.failed(ch->events.ctx,
+                          why == SPR_ERR_PROTO || why == SPR_ERR_CORRUPT ? why : SPR_ERR_RANK_LOST,
+                          p->rank, -1, text);
+    p->receiving = NULL;
+    if (p->arriving)
+        spr_channel_drop_early(p, p->arriving);
+    if (r)
+        r->done(r, ch->status ? ch->status : SPR_ERR_RANK_LOST);
+}
