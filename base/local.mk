@@ -2,17 +2,35 @@
 
 noinst_LTLIBRARIES += base/libspr-base.la
 base_libspr_base_la_SOURCES = \
+	base/arena.c \
+	base/clock.c \
 	base/clock.h \
 	base/counters.h \
+	base/cpu.c \
 	base/cpu.h \
+	base/cpu_quota.c \
+	base/crc32c.c \
 	base/crc32c.h \
+	base/crc32c_scalar.c \
+	base/error.c \
 	base/error.h \
 	base/list.h \
+	base/log.c \
 	base/log.h \
+	base/mem.c \
 	base/mem.h \
+	base/mem_count.h \
+	base/opt.c \
 	base/opt.h \
+	base/opt_load.c \
+	base/opt_parse.c \
+	base/pages.c \
+	base/pool.c \
 	base/prefix.h \
+	base/rng.c \
 	base/rng.h \
+	base/status.c \
+	base/trace.c \
 	base/trace.h \
 	base/util.h \
 	base/version.c

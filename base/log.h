@@ -4,9 +4,11 @@
  *
  *   SPARRING_LOG=info            level for all
  *   SPARRING_LOG=warn,net=debug  level for all, then for subsystems
+ *   SPARRING_LOG=off             nothing
  *
  * One line: "[seconds.micros] host:pid:rank LEVEL subsystem: text". Lower case, no trailing dot. Log
- * once, where the cause is known. Thread-safe; a line is one write(2).
+ * once, where the cause is known. Thread-safe; a line is one write(2). errno is preserved, %m works.
+ * Control characters in a line are replaced, so that text from a peer cannot forge another line.
  */
 #ifndef SPR_BASE_LOG_H
 #define SPR_BASE_LOG_H
@@ -27,19 +29,22 @@ enum spr_log_sub {
     SPR_SUB_COUNT
 };
 
-/* Current level per subsystem; read by the macro only. Initialised lazily from the environment. */
+/* Current level per subsystem; read by the macro only. All start at trace, so that the first message
+ * reaches spr_log_write, which reads the environment and filters; from then on the macro does. */
 extern int spr_log_levels[SPR_SUB_COUNT];
 
 /* Set levels from a string as above. Returns false when it cannot be parsed (nothing changed). */
 bool spr_log_configure(const char *levels);
-/* The rank shown in lines of this process; -1 = none yet. */
+/* The rank shown in lines of this process; -1 = none yet. With %r in SPARRING_LOG_FILE lines go to
+ * standard error until the rank is known. */
 void spr_log_set_rank(int rank);
-/* Send finished lines to a function instead (tests); NULL = back to normal. */
+/* Send finished lines, without newline, to a function instead (tests); NULL = back to normal. */
 void spr_log_set_sink(void (*sink)(void *ctx, enum spr_log_level, const char *line), void *ctx);
 void spr_log_write(enum spr_log_sub sub, enum spr_log_level level, const char *fmt, ...)
     SPR_PRINTF(3, 4);
 
-#define spr_log_enabled(sub, level) (spr_log_levels[sub] >= (int)(level))
+#define spr_log_enabled(sub, level)                                                                \
+    (__atomic_load_n(&spr_log_levels[sub], __ATOMIC_RELAXED) >= (int)(level))
 #define spr_log(sub, level, ...)                                                                   \
     do {                                                                                           \
         if (spr_log_enabled(sub, level))                                                           \

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* As malloc, calloc, realloc, free. NULL on failure. */
+/* As malloc, calloc, realloc, free. NULL on failure only: 0 bytes is a valid size. Thread-safe. */
 void *spr_malloc(size_t bytes);
 void *spr_calloc(size_t n, size_t bytes);
 void *spr_realloc(void *p, size_t bytes);
@@ -23,9 +23,10 @@ void spr_mem_fail_nth(uint64_t n);
 /* Allocations not yet freed (0 when nothing leaks). */
 int64_t spr_mem_live(void);
 
-/* Anonymous pages: huge (MADV_HUGEPAGE; MAP_HUGETLB tried when huge == SPR_PAGES_HUGETLB) when bytes
- * is at least one huge page. Zeroed. NULL on failure. */
+/* Anonymous pages, zeroed; aligned to SPR_HUGE_PAGE with MADV_HUGEPAGE when bytes is at least that. The
+ * rest of the last page belongs to the caller too. Counted as one allocation. NULL on failure. */
 void *spr_pages_alloc(size_t bytes);
+/* `bytes` as it was allocated; p may be NULL. */
 void spr_pages_free(void *p, size_t bytes);
 /* mlock; on refusal one warning per process with limit and remedy, returns false. */
 bool spr_pages_lock(void *p, size_t bytes);
@@ -38,13 +39,16 @@ struct spr_arena {
     size_t block_bytes;
 };
 void spr_arena_init(struct spr_arena *arena, size_t block_bytes);
-void *spr_arena_alloc(struct spr_arena *arena, size_t bytes); /* 64-byte aligned, zeroed; NULL: no memory */
-void spr_arena_reset(struct spr_arena *arena);                /* keep the first block, forget the rest */
+/* 64-byte aligned, zeroed; NULL: no memory. */
+void *spr_arena_alloc(struct spr_arena *arena, size_t bytes);
+/* Forget all allocations; one block is kept for reuse. */
+void spr_arena_reset(struct spr_arena *arena);
 void spr_arena_free(struct spr_arena *arena);
 
 /*
- * Pool of equal buffers, grown on demand up to `max` (0 = no limit), page-aligned when object_bytes is
- * at least a page. Freed buffers are reused last-in first-out. Not thread-safe.
+ * Pool of equal buffers, grown on demand by per_block up to `max` (0 = no limit), page-aligned when
+ * object_bytes is at least a page, else aligned to a cache line. Contents are undefined. Freed buffers
+ * are reused last-in first-out. Not thread-safe.
  */
 struct spr_pool {
     void *free_list;

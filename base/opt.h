@@ -5,7 +5,11 @@
  *
  * Precedence: value set in the struct by the program > command line > environment > file
  * ($SPARRING_CONF_FILE, else ~/.config/sparring.conf, else /etc/sparring.conf: lines NAME=value, '#'
- * comments) > default of the table.
+ * comments) > default of the table. The first of these files that exists is read; a file that
+ * SPARRING_CONF_FILE names must exist; SPARRING_CONF_FILE= (empty) means none.
+ *
+ * NAME is the option's name in upper case with '-' and '.' as '_'. The fields of a struct must be zeroed
+ * or valid before the first call.
  */
 #ifndef SPR_BASE_OPT_H
 #define SPR_BASE_OPT_H
@@ -65,5 +69,10 @@ bool spr_parse_size(const char *text, size_t *bytes);
 bool spr_parse_rate(const char *text, double *bits_per_s);
 bool spr_parse_ratio(const char *text, double *ratio);
 bool spr_parse_time(const char *text, double *seconds);
+/* A finite decimal number. Like all parsers here it does not depend on the locale. */
+bool spr_parse_double(const char *text, double *value);
+/* The shortest text that parses back to `value`, whatever the locale; also valid JSON when the value is
+ * finite. 32 bytes suffice. Returns buf. */
+const char *spr_print_double(double value, char *buf, size_t bytes);
 
 #endif

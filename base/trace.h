@@ -29,7 +29,7 @@ struct spr_event {
     uint64_t ns;
     uint16_t kind;
     int16_t peer;
-    uint32_t c;
+    uint32_t c; /* saturates */
     uint64_t a, b;
 };
 
@@ -44,8 +44,14 @@ static inline void spr_trace_add(struct spr_trace *t, uint64_t ns, enum spr_even
                                  int peer, uint64_t a, uint64_t b, uint64_t c)
 {
     struct spr_event *e = &t->events[t->next++ % SPR_TRACE_EVENTS];
-    *e = (struct spr_event){.ns = ns, .kind = (uint16_t)kind, .peer = (int16_t)peer,
-                            .c = (uint32_t)c, .a = a, .b = b};
+    *e = (struct spr_event){
+        .ns = ns,
+        .kind = (uint16_t)kind,
+        .peer = (int16_t)peer,
+        .c = c < UINT32_MAX ? (uint32_t)c : UINT32_MAX,
+        .a = a,
+        .b = b,
+    };
 }
 
 const char *spr_event_name(enum spr_event_kind kind);

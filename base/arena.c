@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Arena: bump allocation out of a list of blocks, newest first.
+ */
+#include "base/mem.h"
+
+#include <string.h>
+
+#include "base/util.h"
+
+#define ALIGNMENT ((size_t)SPR_CACHE_LINE)
+#define DEFAULT_BLOCK_BYTES ((size_t)64 << 10)
+
+struct spr_arena_block {
+    struct spr_arena_block *next;
+    size_t used, capacity; /* bytes behind the header */
+};
+
+/* The header takes one alignment unit, so the first allocation behind it is aligned too. */
+_Static_assert(sizeof(struct spr_arena_block) <= SPR_CACHE_LINE, "block header");
+
+static void *take(struct spr_arena_block *block, size_t bytes)
+{
+    char *p = (char *)block + ALIGNMENT + block->used;
+
+    block->used += bytes;
+    return memset(p, 0, bytes);
+}
+
+void spr_arena_init(struct spr_arena *arena, size_t block_bytes)
+{
+    arena->blocks = NULL;
+    arena->block_bytes = spr_align_up(block_bytes ? block_bytes : DEFAULT_BLOCK_BYTES, ALIGNMENT);
+}
+
+void *spr_arena_alloc(struct spr_arena *arena, size_t bytes)
+{
+    struct spr_arena_block *head = arena->blocks, *block;
+    size_t capacity;
+
+    if (bytes > SIZE_MAX / 2)
+        return NULL;
+    bytes = spr_align_up(spr_max_size(bytes, 1), ALIGNMENT);
+    if (head && bytes <= head->capacity - head->used)
+        return take(head, bytes);
+    capacity = spr_max_size(arena->block_bytes, bytes);
+    block = spr_aligned_alloc(ALIGNMENT, ALIGNMENT + capacity);
+    if (!block)
+        return NULL;
+    block->used = 0;
+    block->capacity = capacity;
+    if (head && capacity - bytes < head->capacity - head->used) {
+        /* A large allocation fills its own block; go on filling the one in front of it. */
+        block->next = head->next;
+        head->next = block;
+    } else {
+        block->next = head;
+        arena->blocks = block;
+    }
+    return take(block, bytes);
+}
+
+static void free_blocks(struct spr_arena_block *block)
+{
+    while (block) {
+        struct spr_arena_block *next = block->next;
+
+        spr_free(block);
+        block = next;
+    }
+}
+
+void spr_arena_reset(struct spr_arena *arena)
+{
+    struct spr_arena_block *head = arena->blocks;
+
+    if (!head)
+        return;
+    free_blocks(head->next);
+    head->next = NULL;
+    head->used = 0;
+}
+
+void spr_arena_free(struct spr_arena *arena)
+{
+    free_blocks(arena->blocks);
+    arena->blocks = NULL;
+}

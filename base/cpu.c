@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "base/cpu.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
+#include "base/log.h"
+#include "base/util.h"
+
+#define KNOWN ((uint32_t)1 << 31)
+
+#if defined(__x86_64__)
+static uint32_t detect(void)
+{
+    unsigned eax, ebx, ecx = 0, edx;
+    uint32_t f = 0;
+
+    /* The AVX answers of the compiler's run time include that the system saves the registers. */
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("sse4.2"))
+        f |= SPR_CPU_SSE42;
+    if (__builtin_cpu_supports("pclmul"))
+        f |= SPR_CPU_PCLMUL;
+    /* F16C is not a name that all compilers know. */
+    if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C) &&
+        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("bmi2"))
+        f |= SPR_CPU_AVX2;
+    if ((f & SPR_CPU_AVX2) && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
+        f |= SPR_CPU_AVX512;
+    return f;
+}
+#elif defined(__aarch64__)
+#ifndef HWCAP_CRC32
+#define HWCAP_CRC32 (1 << 7)
+#endif
+static uint32_t detect(void)
+{
+    uint32_t f = SPR_CPU_NEON; /* part of the base architecture */
+
+    if (getauxval(AT_HWCAP) & HWCAP_CRC32)
+        f |= SPR_CPU_CRC32;
+    return f;
+}
+#else
+static uint32_t detect(void)
+{
+    return 0;
+}
+#endif
+
+static uint32_t allowed(void)
+{
+    const char *text = getenv("SPARRING_SIMD");
+
+    if (!text || !*text || strcmp(text, "auto") == 0)
+        return ~KNOWN;
+    if (strcmp(text, "scalar") == 0)
+        return 0;
+    if (strcmp(text, "avx2") == 0)
+        return ~KNOWN & ~(uint32_t)SPR_CPU_AVX512;
+    spr_warn(SPR_SUB_INIT, "SPARRING_SIMD='%s' ignored: use scalar, avx2 or auto", text);
+    return ~KNOWN;
+}
+
+/* 0 = not asked yet. Two threads that ask at once compute the same. */
+static _Atomic uint32_t cached;
+
+uint32_t spr_cpu_features(void)
+{
+    uint32_t f = atomic_load_explicit(&cached, memory_order_relaxed);
+
+    if (__builtin_expect(f == 0, 0)) {
+        f = (detect() & allowed()) | KNOWN;
+        atomic_store_explicit(&cached, f, memory_order_relaxed);
+    }
+    return f & ~KNOWN;
+}
+
+void spr_cpu_override(uint32_t features)
+{
+    atomic_store(&cached, features == UINT32_MAX ? 0 : features | KNOWN);
+}
+
+/* CPUs in the affinity mask; 0 when the kernel does not say. */
+static int affinity_count(void)
+{
+    /* The kernel refuses a mask shorter than its own. */
+    for (int cpus = 1024; cpus <= 1 << 20; cpus *= 4) {
+        cpu_set_t *set = CPU_ALLOC((size_t)cpus);
+        size_t bytes = CPU_ALLOC_SIZE((size_t)cpus);
+        int n = -1;
+
+        if (!set)
+            return 0;
+        if (sched_getaffinity(0, bytes, set) == 0)
+            n = CPU_COUNT_S(bytes, set);
+        CPU_FREE(set);
+        if (n >= 0)
+            return n;
+    }
+    return 0;
+}
+
+int spr_cpu_usable(void)
+{
+    int n = affinity_count();
+    double quota = spr_cpu_quota("");
+
+    if (quota > 0 && quota < n)
+        n = (int)quota;
+    return n > 0 ? n : 1;
+}
