@@ -25,10 +25,7 @@ static uint64_t monotonic_now(void *ctx)
 
 const struct spr_clock spr_clock_monotonic = {monotonic_now, NULL};
 
-static uint64_t virtual_now(void *ctx)
-{
-    return ((const struct spr_virtual_clock *)ctx)->ns;
-}
+static uint64_t virtual_now(void *ctx) { return ((const struct spr_virtual_clock *)ctx)->ns; }
 
 struct spr_clock spr_clock_virtual(struct spr_virtual_clock *v)
 {

@@ -28,7 +28,8 @@ struct spr_virtual_clock {
 };
 struct spr_clock spr_clock_virtual(struct spr_virtual_clock *v);
 
-/* The factor that scales all timeouts (SPARRING_TIME_FACTOR, default 1; slow machines, sanitizers). */
+/* The factor that scales all timeouts (SPARRING_TIME_FACTOR, default 1), for slow machines and
+ * sanitizers. */
 double spr_time_factor(void);
 
 #endif

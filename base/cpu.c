@@ -54,10 +54,7 @@ static uint32_t detect(void)
     return f;
 }
 #else
-static uint32_t detect(void)
-{
-    return 0;
-}
+static uint32_t detect(void) { return 0; }
 #endif
 
 static uint32_t allowed(void)

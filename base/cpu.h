@@ -21,10 +21,10 @@ uint32_t spr_cpu_features(void);
 /* Tests: override (UINT32_MAX = back to detection). */
 void spr_cpu_override(uint32_t features);
 
-/* CPUs that this process may use: affinity mask and cgroup v1/v2 quota (rounded down), at least 1. */
+/* CPUs that this process may use: affinity mask, cgroup v1/v2 quota (rounded down); at least 1. */
 int spr_cpu_usable(void);
-/* The CPU quota of the own cgroup and those above it, in CPUs; 0 = none. `root` is put before /proc and
- * /sys ("" for the real ones). */
+/* The CPU quota of the own cgroup and those above it, in CPUs; 0 = none. `root` is put before /proc
+ * and /sys ("" for the real ones). */
 double spr_cpu_quota(const char *root);
 
 /* Spin hint. */

@@ -3,8 +3,8 @@
  * The CPU quota that control groups put on this process, versions 1 and 2.
  *
  * A quota of any group on the way from our own to the root counts. Inside a container the path in
- * /proc/self/cgroup may be the host's, which does not exist below the container's own mount; walking up
- * ends at the mount's root, which then is the container's group.
+ * /proc/self/cgroup may be the host's, which does not exist below the container's own mount;
+ * walking up ends at the mount's root, which then is the container's group.
  */
 #include "base/cpu.h"
 
@@ -57,10 +57,10 @@ static double group_quota(const char *folder, bool is_v2)
     } else {
         if (!read_line(folder, "cpu.cfs_quota_us", text, sizeof(text)))
             return 0;
-        quota = atoll(text);
+        quota = strtoll(text, NULL, 10);
         if (!read_line(folder, "cpu.cfs_period_us", text, sizeof(text)))
             return 0;
-        period = atoll(text);
+        period = strtoll(text, NULL, 10);
     }
     return quota > 0 && period > 0 ? (double)quota / (double)period : 0;
 }
@@ -105,7 +105,7 @@ static bool has_cpu(const char *controllers)
     return false;
 }
 
-/* One line of /proc/self/cgroup: "number:controllers:path"; version 2 has number 0 and no controllers. */
+/* One line of /proc/self/cgroup: "number:controllers:path"; version 2 is "0::path". */
 static double line_quota(const char *root, char *line)
 {
     char *controllers = strchr(line, ':'), *group;

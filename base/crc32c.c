@@ -3,10 +3,10 @@
  * CRC-32C by the instructions of the CPU.
  *
  * x86: crc32 takes 8 bytes per cycle but answers after 3 cycles, so three streams run side by side
- * (V. Gopal et al., "Fast CRC computation for iSCSI polynomial using CRC32 instruction", Intel 2011).
- * A stream of L bytes in front of n more is moved over them by a multiplication with x^(8n) modulo P:
- * carry-less with x^(8n - 33), and the crc32 instruction, which multiplies by x^32, reduces the product (the
- * 33rd power is the one bit by which a product of bit-reflected numbers is off).
+ * (V. Gopal et al., "Fast CRC computation for iSCSI polynomial using CRC32 instruction", Intel
+ * 2011). To combine them, the CRC of a stream is moved over the n bytes that follow it, that is
+ * multiplied by x^(8n) modulo P: pclmul multiplies by x^(8n - 33), the crc32 instruction reduces
+ * the product and adds 32 to the exponent, and the product of two bit-reflected numbers adds one.
  */
 #include "base/crc32c.h"
 
@@ -16,6 +16,9 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+
+#define TARGET_SSE42 __attribute__((target("sse4.2")))
+#define TARGET_PCLMUL __attribute__((target("sse4.2,pclmul")))
 
 /* Bytes per stream. Long ones make the combination cheap, short ones serve short frames. */
 #define LONG 2048
@@ -34,8 +37,8 @@ static inline uint64_t load64(const unsigned char *p)
     return v;
 }
 
-__attribute__((target("sse4.2"))) static uint64_t stream_x86(uint64_t crc, const unsigned char *p,
-                                                             size_t bytes)
+TARGET_SSE42
+static uint64_t stream_x86(uint64_t crc, const unsigned char *p, size_t bytes)
 {
     for (; bytes >= 8; bytes -= 8, p += 8)
         crc = _mm_crc32_u64(crc, load64(p));
@@ -44,14 +47,14 @@ __attribute__((target("sse4.2"))) static uint64_t stream_x86(uint64_t crc, const
     return crc;
 }
 
-__attribute__((target("sse4.2"))) static uint32_t crc_sse42(uint32_t crc, const void *data,
-                                                            size_t bytes)
+TARGET_SSE42
+static uint32_t crc_sse42(uint32_t crc, const void *data, size_t bytes)
 {
     return ~(uint32_t)stream_x86((uint32_t)~crc, data, bytes);
 }
 
-__attribute__((target("sse4.2,pclmul"))) static inline uint64_t multiply(uint64_t crc,
-                                                                         uint32_t power)
+TARGET_PCLMUL
+static inline uint64_t multiply(uint64_t crc, uint32_t power)
 {
     __m128i product = _mm_clmulepi64_si128(_mm_cvtsi64_si128((long long)crc),
                                            _mm_cvtsi64_si128((long long)power), 0);
@@ -60,9 +63,9 @@ __attribute__((target("sse4.2,pclmul"))) static inline uint64_t multiply(uint64_
 }
 
 /* Three streams of `length` bytes each; a multiple of 8. */
-__attribute__((target("sse4.2,pclmul"), always_inline)) static inline uint64_t
-three_streams(uint64_t crc, const unsigned char *p, size_t length, uint32_t power,
-              uint32_t power_2)
+TARGET_PCLMUL
+__attribute__((always_inline)) static inline uint64_t
+three_streams(uint64_t crc, const unsigned char *p, size_t length, uint32_t power, uint32_t power_2)
 {
     uint64_t b = 0, c = 0;
 
@@ -74,8 +77,8 @@ three_streams(uint64_t crc, const unsigned char *p, size_t length, uint32_t powe
     return c ^ _mm_crc32_u64(0, multiply(crc, power_2) ^ multiply(b, power));
 }
 
-__attribute__((target("sse4.2,pclmul"))) static uint32_t crc_pclmul(uint32_t crc, const void *data,
-                                                                    size_t bytes)
+TARGET_PCLMUL
+static uint32_t crc_pclmul(uint32_t crc, const void *data, size_t bytes)
 {
     const unsigned char *p = data;
     uint64_t c = (uint32_t)~crc;
@@ -100,7 +103,8 @@ uint32_t spr_crc32c(uint32_t crc, const void *data, size_t bytes)
 
 #elif defined(__aarch64__)
 
-/* The builtins behind arm_acle.h need the instruction set for the whole file; the assembler does not. */
+/* The builtins of arm_acle.h need the instruction set for the whole file, the assembler does not.
+ */
 static inline uint32_t step64(uint32_t crc, uint64_t v)
 {
     __asm__(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(v));

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * CRC-32C by tables, eight bytes at a time ("slicing by 8": Kounavis and Berry, "Novel table lookup-based
- * algorithms for high-performance CRC generation", IEEE Trans. Computers 2008).
+ * CRC-32C by tables, eight bytes at a time ("slicing by 8": Kounavis and Berry, "Novel table
+ * lookup-based algorithms for high-performance CRC generation", IEEE Trans. Computers 2008).
  *
- * table[k][n] is the CRC register after byte n and k zero bytes. That is linear in the bits of n, so
- * the eight powers of two of each table define it, and the preprocessor writes the constant tables out.
+ * table[k][n] is the CRC register after byte n and k zero bytes. That is linear in the bits of n,
+ * so the eight powers of two of each table define it, and the preprocessor writes the constant
+ * tables out.
  */
 #include "base/crc32c.h"
 
@@ -24,25 +25,27 @@
     T16(n, __VA_ARGS__), T16((n) + 16, __VA_ARGS__), T16((n) + 32, __VA_ARGS__),                   \
         T16((n) + 48, __VA_ARGS__)
 #define T256(...)                                                                                  \
-    {T64(0, __VA_ARGS__), T64(64, __VA_ARGS__), T64(128, __VA_ARGS__), T64(192, __VA_ARGS__)}
+    {                                                                                              \
+        T64(0, __VA_ARGS__), T64(64, __VA_ARGS__), T64(128, __VA_ARGS__), T64(192, __VA_ARGS__)    \
+    }
 
 static const uint32_t table[8][256] = {
-    T256(0xf26b8303, 0xe13b70f7, 0xc79a971f, 0x8ad958cf,
-         0x105ec76f, 0x20bd8ede, 0x417b1dbc, 0x82f63b78),
-    T256(0x13a29877, 0x274530ee, 0x4e8a61dc, 0x9d14c3b8,
-         0x3fc5f181, 0x7f8be302, 0xff17c604, 0xfbc3faf9),
-    T256(0xa541927e, 0x4f6f520d, 0x9edea41a, 0x38513ec5,
-         0x70a27d8a, 0xe144fb14, 0xc76580d9, 0x8b277743),
-    T256(0xdd45aab8, 0xbf672381, 0x7b2231f3, 0xf64463e6,
-         0xe964b13d, 0xd725148b, 0xaba65fe7, 0x52a0c93f),
-    T256(0x38116fac, 0x7022df58, 0xe045beb0, 0xc5670b91,
-         0x8f2261d3, 0x1ba8b557, 0x37516aae, 0x6ea2d55c),
-    T256(0xef306b19, 0xdb8ca0c3, 0xb2f53777, 0x6006181f,
-         0xc00c303e, 0x85f4168d, 0x0e045beb, 0x1c08b7d6),
-    T256(0x68032cc8, 0xd0065990, 0xa5e0c5d1, 0x4e2dfd53,
-         0x9c5bfaa6, 0x3d5b83bd, 0x7ab7077a, 0xf56e0ef4),
-    T256(0x493c7d27, 0x9278fa4e, 0x211d826d, 0x423b04da,
-         0x847609b4, 0x0d006599, 0x1a00cb32, 0x34019664),
+    T256(0xf26b8303, 0xe13b70f7, 0xc79a971f, 0x8ad958cf, 0x105ec76f, 0x20bd8ede, 0x417b1dbc,
+         0x82f63b78),
+    T256(0x13a29877, 0x274530ee, 0x4e8a61dc, 0x9d14c3b8, 0x3fc5f181, 0x7f8be302, 0xff17c604,
+         0xfbc3faf9),
+    T256(0xa541927e, 0x4f6f520d, 0x9edea41a, 0x38513ec5, 0x70a27d8a, 0xe144fb14, 0xc76580d9,
+         0x8b277743),
+    T256(0xdd45aab8, 0xbf672381, 0x7b2231f3, 0xf64463e6, 0xe964b13d, 0xd725148b, 0xaba65fe7,
+         0x52a0c93f),
+    T256(0x38116fac, 0x7022df58, 0xe045beb0, 0xc5670b91, 0x8f2261d3, 0x1ba8b557, 0x37516aae,
+         0x6ea2d55c),
+    T256(0xef306b19, 0xdb8ca0c3, 0xb2f53777, 0x6006181f, 0xc00c303e, 0x85f4168d, 0x0e045beb,
+         0x1c08b7d6),
+    T256(0x68032cc8, 0xd0065990, 0xa5e0c5d1, 0x4e2dfd53, 0x9c5bfaa6, 0x3d5b83bd, 0x7ab7077a,
+         0xf56e0ef4),
+    T256(0x493c7d27, 0x9278fa4e, 0x211d826d, 0x423b04da, 0x847609b4, 0x0d006599, 0x1a00cb32,
+         0x34019664),
 };
 
 uint32_t spr_crc32c_scalar(uint32_t crc, const void *data, size_t bytes)

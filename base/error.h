@@ -18,8 +18,8 @@ struct spr_error {
     char text[SPR_ERROR_TEXT_BYTES];
 };
 
-/* Set status, rank and text unless an error is set already (the first cause wins); returns `status`.
- * `error` may be NULL. Does not log. */
+/* Set status, rank and text unless an error is set already (the first cause wins); returns
+ * `status`. `error` may be NULL. Does not log. */
 spr_status spr_error_set(struct spr_error *error, spr_status status, int rank, const char *fmt, ...)
     SPR_PRINTF(4, 5);
 /* The same, and appends ": " and strerror(saved_errno). */

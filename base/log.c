@@ -25,8 +25,8 @@ int spr_log_levels[SPR_SUB_COUNT] = {
 static const char *const level_names[] = {"error", "warn", "info", "debug", "trace"};
 static const char *const level_tags[] = {"ERROR", "WARN", "INFO", "DEBUG", "TRACE"};
 static const char *const sub_names[SPR_SUB_COUNT] = {
-    [SPR_SUB_INIT] = "init", [SPR_SUB_NET] = "net",     [SPR_SUB_SHM] = "shm",
-    [SPR_SUB_MEM] = "mem",   [SPR_SUB_COLL] = "coll",   [SPR_SUB_CODEC] = "codec",
+    [SPR_SUB_INIT] = "init", [SPR_SUB_NET] = "net",   [SPR_SUB_SHM] = "shm",
+    [SPR_SUB_MEM] = "mem",   [SPR_SUB_COLL] = "coll", [SPR_SUB_CODEC] = "codec",
     [SPR_SUB_SIM] = "sim",
 };
 
@@ -39,21 +39,15 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     void (*sink)(void *ctx, enum spr_log_level, const char *line);
     void *ctx;
-    char pattern[1024];  /* SPARRING_LOG_FILE; "" = standard error */
-    int fd;              /* of the file; -1 = not open yet */
-    int rank;            /* that the file was opened for */
+    char pattern[1024]; /* SPARRING_LOG_FILE; "" = standard error */
+    int fd;             /* of the file; -1 = not open yet */
+    int rank;           /* that the file was opened for */
     pid_t pid;
 } out = {.fd = -1};
 
-static void lock_out(void)
-{
-    pthread_mutex_lock(&lock);
-}
+static void lock_out(void) { pthread_mutex_lock(&lock); }
 
-static void unlock_out(void)
-{
-    pthread_mutex_unlock(&lock);
-}
+static void unlock_out(void) { pthread_mutex_unlock(&lock); }
 
 /* %h, %p and %r of the pattern; anything else stays as it is. False when it does not fit. */
 static bool expand(const char *pattern, int rank, char *path, size_t bytes)
@@ -155,8 +149,8 @@ static size_t tidy(char *line, size_t length)
     return length;
 }
 
-static void SPR_PRINTF(3, 0) emit(enum spr_log_sub sub, enum spr_log_level level, const char *fmt,
-                                  va_list args)
+SPR_PRINTF(3, 0)
+static void emit(enum spr_log_sub sub, enum spr_log_level level, const char *fmt, va_list args)
 {
     void (*sink)(void *ctx, enum spr_log_level, const char *line);
     char line[LINE_BYTES];
@@ -192,8 +186,8 @@ static void SPR_PRINTF(3, 0) emit(enum spr_log_sub sub, enum spr_log_level level
 }
 
 /* Without reading the environment first, and so usable while that is being done. */
-static void SPR_PRINTF(3, 4) emit_now(enum spr_log_sub sub, enum spr_log_level level,
-                                      const char *fmt, ...)
+SPR_PRINTF(3, 4)
+static void emit_now(enum spr_log_sub sub, enum spr_log_level level, const char *fmt, ...)
 {
     va_list args;
 
@@ -299,10 +293,7 @@ bool spr_log_configure(const char *text)
     return true;
 }
 
-void spr_log_set_rank(int rank)
-{
-    atomic_store(&log_rank, rank);
-}
+void spr_log_set_rank(int rank) { atomic_store(&log_rank, rank); }
 
 void spr_log_set_sink(void (*sink)(void *ctx, enum spr_log_level, const char *line), void *ctx)
 {

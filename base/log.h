@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Levelled logging with subsystems, to standard error or SPARRING_LOG_FILE (%h host, %p pid, %r rank).
+ * Levelled logging with subsystems, to standard error or to SPARRING_LOG_FILE, in whose name %h is
+ * the host, %p the process and %r the rank.
  *
  *   SPARRING_LOG=info            level for all
  *   SPARRING_LOG=warn,net=debug  level for all, then for subsystems
  *   SPARRING_LOG=off             nothing
  *
- * One line: "[seconds.micros] host:pid:rank LEVEL subsystem: text". Lower case, no trailing dot. Log
- * once, where the cause is known. Thread-safe; a line is one write(2). errno is preserved, %m works.
- * Control characters in a line are replaced, so that text from a peer cannot forge another line.
+ * One line: "[seconds.micros] host:pid:rank LEVEL subsystem: text". Lower case, no trailing dot.
+ * Log once, where the cause is known. Thread-safe; a line is one write(2). errno is preserved, %m
+ * works. Control characters become blanks, so that text from a peer cannot forge another line.
  */
 #ifndef SPR_BASE_LOG_H
 #define SPR_BASE_LOG_H
@@ -29,8 +30,8 @@ enum spr_log_sub {
     SPR_SUB_COUNT
 };
 
-/* Current level per subsystem; read by the macro only. All start at trace, so that the first message
- * reaches spr_log_write, which reads the environment and filters; from then on the macro does. */
+/* Current level per subsystem; read by the macro only. All start at trace: the first message
+ * reaches spr_log_write, which reads the environment and filters. */
 extern int spr_log_levels[SPR_SUB_COUNT];
 
 /* Set levels from a string as above. Returns false when it cannot be parsed (nothing changed). */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Counted allocation. The counters are process-wide and atomic: tests inject failures into code that
- * runs in library threads.
+ * Counted allocation. The counters are process-wide and atomic: tests inject failures into code
+ * that runs in library threads.
  */
 #include "base/mem.h"
 
@@ -87,12 +87,6 @@ void *spr_aligned_alloc(size_t alignment, size_t bytes)
     return counted(p);
 }
 
-void spr_mem_fail_nth(uint64_t n)
-{
-    atomic_store(&fail_countdown, n);
-}
+void spr_mem_fail_nth(uint64_t n) { atomic_store(&fail_countdown, n); }
 
-int64_t spr_mem_live(void)
-{
-    return atomic_load(&live);
-}
+int64_t spr_mem_live(void) { return atomic_load(&live); }

@@ -23,8 +23,9 @@ void spr_mem_fail_nth(uint64_t n);
 /* Allocations not yet freed (0 when nothing leaks). */
 int64_t spr_mem_live(void);
 
-/* Anonymous pages, zeroed; aligned to SPR_HUGE_PAGE with MADV_HUGEPAGE when bytes is at least that. The
- * rest of the last page belongs to the caller too. Counted as one allocation. NULL on failure. */
+/* Anonymous pages, zeroed; aligned to SPR_HUGE_PAGE with MADV_HUGEPAGE when bytes is at least that.
+ * The rest of the last page belongs to the caller too. Counts as one allocation. NULL on failure.
+ */
 void *spr_pages_alloc(size_t bytes);
 /* `bytes` as it was allocated; p may be NULL. */
 void spr_pages_free(void *p, size_t bytes);
@@ -47,8 +48,8 @@ void spr_arena_free(struct spr_arena *arena);
 
 /*
  * Pool of equal buffers, grown on demand by per_block up to `max` (0 = no limit), page-aligned when
- * object_bytes is at least a page, else aligned to a cache line. Contents are undefined. Freed buffers
- * are reused last-in first-out. Not thread-safe.
+ * object_bytes is at least a page, else aligned to a cache line. Contents are undefined. Freed
+ * buffers are reused last-in first-out. Not thread-safe.
  */
 struct spr_pool {
     void *free_list;

@@ -22,10 +22,7 @@ union value {
     double d;
 };
 
-static void *field(const struct spr_opt *opt, void *fields)
-{
-    return (char *)fields + opt->offset;
-}
+static void *field(const struct spr_opt *opt, void *fields) { return (char *)fields + opt->offset; }
 
 static const void *const_field(const struct spr_opt *opt, const void *fields)
 {
@@ -333,11 +330,12 @@ void spr_opt_help(const struct spr_opt *table, size_t n, FILE *out)
     for (size_t i = 0; i < n; i++) {
         const struct spr_opt *opt = &table[i];
         char left[80], choices[400];
-        int used = snprintf(left, sizeof(left), "  --%s %s", opt->name,
-                            type_text[opt->type].placeholder);
+        int used =
+            snprintf(left, sizeof(left), "  --%s %s", opt->name, type_text[opt->type].placeholder);
 
         /* A long option pushes its text to the next line, as in other programs. */
-        fprintf(out, "%-28s%s%s", left, used < 28 ? "" : "\n                            ", opt->doc);
+        fprintf(out, "%-28s%s%s", left, used < 28 ? "" : "\n                            ",
+                opt->doc);
         if (opt->type == SPR_OPT_ENUM) {
             list_choices(opt->choices, choices, sizeof(choices));
             fprintf(out, ": %s", choices);

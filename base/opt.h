@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Typed option tables. One const table of options per struct feeds: the environment (SPARRING_<NAME>),
- * the configuration file, --help, `sparring-perf --codec help`, codec strings and man pages.
+ * Typed option tables. One const table of options per struct feeds: the environment
+ * (SPARRING_<NAME>), the configuration file, --help, `sparring-perf --codec help`, codec strings
+ * and man pages.
  *
  * Precedence: value set in the struct by the program > command line > environment > file
- * ($SPARRING_CONF_FILE, else ~/.config/sparring.conf, else /etc/sparring.conf: lines NAME=value, '#'
- * comments) > default of the table. The first of these files that exists is read; a file that
+ * ($SPARRING_CONF_FILE, else ~/.config/sparring.conf, else /etc/sparring.conf: lines NAME=value,
+ * '#' comments) > default of the table. The first of these files that exists is read; a file that
  * SPARRING_CONF_FILE names must exist; SPARRING_CONF_FILE= (empty) means none.
  *
- * NAME is the option's name in upper case with '-' and '.' as '_'. The fields of a struct must be zeroed
- * or valid before the first call.
+ * NAME is the option's name in upper case with '-' and '.' as '_'. The fields of a struct must be
+ * zeroed or valid before the first call.
  */
 #ifndef SPR_BASE_OPT_H
 #define SPR_BASE_OPT_H
@@ -33,9 +34,9 @@ enum spr_opt_type {
 };
 
 struct spr_opt {
-    const char *name;           /* "timeout" -> --timeout, SPARRING_TIMEOUT, TIMEOUT= in the file */
-    const char *default_value;  /* parsed like user input; NULL = leave zero */
-    const char *doc;            /* one sentence, no trailing dot */
+    const char *name;          /* "timeout" -> --timeout, SPARRING_TIMEOUT, TIMEOUT= in the file */
+    const char *default_value; /* parsed like user input; NULL = leave zero */
+    const char *doc;           /* one sentence, no trailing dot */
     enum spr_opt_type type;
     size_t offset;              /* of the field in the struct */
     const char *const *choices; /* SPR_OPT_ENUM: NULL-terminated */
@@ -47,7 +48,7 @@ struct spr_opt {
 spr_status spr_opt_set(const struct spr_opt *opt, void *fields, const char *value,
                        struct spr_error *error);
 const struct spr_opt *spr_opt_find(const struct spr_opt *table, size_t n, const char *name);
-/* All defaults; then file, then environment, each overriding. INVALID names variable or file:line. */
+/* Defaults, then file, then environment, each overriding. INVALID names variable or file:line. */
 spr_status spr_opt_load(const struct spr_opt *table, size_t n, void *fields,
                         struct spr_error *error);
 /* Defaults only. */
@@ -59,8 +60,8 @@ const char *spr_opt_print(const struct spr_opt *opt, const void *fields, char *b
 /* --help lines: "  --name VALUE   doc [default]". */
 void spr_opt_help(const struct spr_opt *table, size_t n, FILE *out);
 
-/* A SPARRING_* variable in the environment that no registered table and no reserved name knows gets one
- * warning with the nearest known name. Once per process. `extra` is a NULL-terminated list. */
+/* A SPARRING_* variable in the environment that no registered table and no reserved name knows gets
+ * one warning with the nearest known name. Once per process. `extra` is a NULL-terminated list. */
 void spr_opt_register(const struct spr_opt *table, size_t n);
 void spr_opt_warn_unknown_env(const char *const *extra);
 
@@ -71,8 +72,8 @@ bool spr_parse_ratio(const char *text, double *ratio);
 bool spr_parse_time(const char *text, double *seconds);
 /* A finite decimal number. Like all parsers here it does not depend on the locale. */
 bool spr_parse_double(const char *text, double *value);
-/* The shortest text that parses back to `value`, whatever the locale; also valid JSON when the value is
- * finite. 32 bytes suffice. Returns buf. */
+/* The shortest text that parses back to `value`, whatever the locale; also valid JSON when the
+ * value is finite. 32 bytes suffice. Returns buf. */
 const char *spr_print_double(double value, char *buf, size_t bytes);
 
 #endif

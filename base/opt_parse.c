@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Numbers with units. strtod and printf follow the locale of the program that loaded us, where "0.01" may
- * end at the point; so the thread takes the C locale for the conversion.
+ * Numbers with units. strtod and printf follow the locale of the program that loaded us, where
+ * "0.01" may end at the point; so the thread takes the C locale for the conversion.
  */
 #include "base/opt.h"
 
@@ -26,10 +26,7 @@ struct unit {
 static pthread_once_t locale_once = PTHREAD_ONCE_INIT;
 static locale_t c_locale;
 
-static void make_locale(void)
-{
-    c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-}
+static void make_locale(void) { c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); }
 
 /* Switch this thread to the C locale; returns what to give to uselocale() afterwards. */
 static locale_t enter_c_locale(void)
@@ -39,7 +36,7 @@ static locale_t enter_c_locale(void)
     return uselocale(c_locale);
 }
 
-/* A finite number at the start of text; *rest is what follows. No blanks, "inf", "nan" or hexadecimal. */
+/* A finite decimal number at the start of text; *rest is what follows. No blanks before it. */
 static bool number(const char *text, double *value, const char **rest)
 {
     const char *digits = text + (*text == '-' || *text == '+');
@@ -128,7 +125,9 @@ static int size_shift(const char *suffix)
     if (*suffix == '\0' || strcasecmp(suffix, "b") == 0)
         return 0;
     letter = strchr(letters, toupper((unsigned char)*suffix));
-    if (!letter || (suffix[1] && strcasecmp(suffix + 1, "b") && strcasecmp(suffix + 1, "ib")))
+    if (!letter)
+        return -1;
+    if (suffix[1] && strcasecmp(suffix + 1, "b") != 0 && strcasecmp(suffix + 1, "ib") != 0)
         return -1;
     return 10 * (int)(letter - letters + 1);
 }

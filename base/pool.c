@@ -17,10 +17,7 @@ struct spr_pool_block {
     bool pages; /* from spr_pages_alloc */
 };
 
-static size_t page_bytes(void)
-{
-    return (size_t)sysconf(_SC_PAGESIZE);
-}
+static size_t page_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE); }
 
 /* Distance of neighbours: whole pages, or cache lines so that two owners never share one. */
 static size_t stride(const struct spr_pool *pool)
@@ -49,8 +46,8 @@ static struct spr_pool_block *new_block(const struct spr_pool *pool, size_t byte
         return NULL;
     block->bytes = bytes;
     block->pages = pool->object_bytes >= page_bytes();
-    block->memory = block->pages ? spr_pages_alloc(bytes)
-                                 : spr_aligned_alloc(SPR_CACHE_LINE, bytes);
+    block->memory =
+        block->pages ? spr_pages_alloc(bytes) : spr_aligned_alloc(SPR_CACHE_LINE, bytes);
     if (!block->memory) {
         spr_free(block);
         return NULL;

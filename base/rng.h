@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Counter-based random numbers: a value is a pure function of (seed, counter), so that results do not
- * depend on the number of threads or slices.
+ * Counter-based random numbers: a value is a pure function of (seed, counter), so that results do
+ * not depend on the number of threads or slices.
  */
 #ifndef SPR_BASE_RNG_H
 #define SPR_BASE_RNG_H
@@ -25,7 +25,10 @@ static inline uint32_t spr_hash_u32(uint64_t x)
 struct spr_rng {
     uint64_t seed, counter;
 };
-static inline uint64_t spr_rng_next(struct spr_rng *r) { return spr_rng_u64(r->seed, r->counter++); }
+static inline uint64_t spr_rng_next(struct spr_rng *r)
+{
+    return spr_rng_u64(r->seed, r->counter++);
+}
 /* Uniform in [0, n), n > 0, without modulo bias worth mentioning (multiply-shift). */
 static inline uint64_t spr_rng_below(struct spr_rng *r, uint64_t n)
 {

@@ -15,7 +15,10 @@ struct status_entry {
     const char *text;
 };
 
-#define S(code, text) {code, #code, text}
+#define S(code, text)                                                                              \
+    {                                                                                              \
+        code, #code, text                                                                          \
+    }
 static const struct status_entry status_table[] = {
     S(SPR_OK, "success"),
     S(SPR_IN_PROGRESS, "the request is still running"),

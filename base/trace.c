@@ -8,12 +8,10 @@
 #include "base/util.h"
 
 static const char *const event_names[SPR_EV_COUNT] = {
-    [SPR_EV_NONE] = "none",         [SPR_EV_POST] = "post",
-    [SPR_EV_COMPLETE] = "complete", [SPR_EV_SEND] = "send",
-    [SPR_EV_SENT] = "sent",         [SPR_EV_RECV] = "recv",
-    [SPR_EV_GRANT] = "grant",       [SPR_EV_LINK_UP] = "link-up",
-    [SPR_EV_LINK_DOWN] = "link-down", [SPR_EV_ABORT] = "abort",
-    [SPR_EV_FALLBACK] = "fallback",
+    [SPR_EV_NONE] = "none",   [SPR_EV_POST] = "post",         [SPR_EV_COMPLETE] = "complete",
+    [SPR_EV_SEND] = "send",   [SPR_EV_SENT] = "sent",         [SPR_EV_RECV] = "recv",
+    [SPR_EV_GRANT] = "grant", [SPR_EV_LINK_UP] = "link-up",   [SPR_EV_LINK_DOWN] = "link-down",
+    [SPR_EV_ABORT] = "abort", [SPR_EV_FALLBACK] = "fallback",
 };
 
 const char *spr_event_name(enum spr_event_kind kind)
