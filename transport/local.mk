@@ -3,6 +3,14 @@
 noinst_LTLIBRARIES += transport/libspr-transport.la
 transport_libspr_transport_la_SOURCES =
 
+# Bootstrap: who is in the job, and where.
+transport_libspr_transport_la_SOURCES += \
+	transport/bootstrap/auth.c \
+	transport/bootstrap/auth.h \
+	transport/bootstrap/auth_socket.c \
+	transport/bootstrap/auth_wire.h \
+	transport/bootstrap/bootstrap.h
+
 if HAVE_URING
 transport_libspr_transport_la_SOURCES +=
 endif

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Authentication of a connection, the same on root, TCP and shared-memory sockets: a pure state machine
- * over fixed-size frames, so that nothing is allocated and no length is believed before the peer has
- * shown that it knows the job's secret.
+ * Authentication of a connection, the same on root, TCP and shared-memory sockets: a pure state
+ * machine over fixed-size frames, so that nothing is allocated and no length is believed before the
+ * peer has shown that it knows the job's secret.
  *
  *   connector                                   acceptor
  *      HELLO  {magic, version, purpose, job, epoch, rank, size, config hash, nonce C}  ->
- *      <-  CHALLENGE {the same fields of the acceptor, nonce S, HMAC(secret, "A" | HELLO | CHALLENGE)}
- *      PROOF  {HMAC(secret, "C" | HELLO | CHALLENGE)}  ->
- *      <-  ACCEPT {status, so that a refusal has a reason}
+ *      <-  CHALLENGE {the same fields of the acceptor, nonce S, HMAC(secret, "A" | HELLO |
+ * CHALLENGE)} PROOF  {HMAC(secret, "C" | HELLO | CHALLENGE | PROOF)}  ->
+ *      <-  ACCEPT {status, so that a refusal has a reason, HMAC(secret, "R" | HELLO | CHALLENGE |
+ * ACCEPT)}
  *
- * HMAC-SHA256 (RFC 2104) over the whole transcript with two fresh nonces: not replayable, both sides are
- * proven. Without a secret the MACs are computed with an empty key: then it only keeps strangers' traffic
- * (other jobs, port scans) out.
+ * auth_wire.h has the bytes.
+ *
+ * HMAC-SHA256 (RFC 2104) over the whole transcript with two fresh nonces: not replayable, both
+ * sides are proven. Without a secret the MACs are computed with an empty key: then it only keeps
+ * strangers' traffic (other jobs, port scans) out.
  */
 #ifndef SPR_TRANSPORT_BOOTSTRAP_AUTH_H
 #define SPR_TRANSPORT_BOOTSTRAP_AUTH_H
@@ -41,8 +44,9 @@ struct spr_auth {
     const struct spr_auth_key *key;
     bool connector;
     uint32_t purpose;
-    int peer;  /* expected rank, or -1 until the peer said it */
-    int state; /* private */
+    int peer;           /* expected rank, or -1 until the peer said it */
+    int state;          /* private */
+    spr_status refusal; /* private: what differs, found before the peer has been told */
     uint8_t hello[SPR_AUTH_FRAME_BYTES], challenge[SPR_AUTH_FRAME_BYTES];
     uint8_t out[SPR_AUTH_FRAME_BYTES], in[SPR_AUTH_FRAME_BYTES];
     size_t out_sent, out_bytes, in_bytes;
@@ -54,10 +58,10 @@ struct spr_auth {
 void spr_auth_init(struct spr_auth *a, const struct spr_auth_key *key, bool connector,
                    enum spr_auth_purpose purpose, int peer);
 /*
- * Drive the handshake on a non-blocking stream socket: writes and reads exactly the handshake's bytes,
- * never more. SPR_OK: authenticated, a->peer is proven; SPR_IN_PROGRESS: wait for *events (POLLIN |
- * POLLOUT); errors: AUTH (wrong secret or job), MISMATCH (version, size or settings differ), PROTO
- * (garbage), LINK (closed); a->detail has the text.
+ * Drive the handshake on a non-blocking stream socket: writes and reads exactly the handshake's
+ * bytes, never more. SPR_OK: authenticated, a->peer is proven; SPR_IN_PROGRESS: wait for *events
+ * (POLLIN | POLLOUT); errors: AUTH (wrong secret or job), MISMATCH (version, size or settings
+ * differ), PROTO (garbage), LINK (closed); a->detail has the text.
  */
 spr_status spr_auth_drive(struct spr_auth *a, int fd, short *events);
 
