@@ -7,9 +7,9 @@
  *
  *   global position g:  block b = g / B, owner = b mod P, local = (b / P) * B + g mod B
  *
- * Local positions are cut into windows of 2^16, so that a position within a window fits a u16, and a
- * window of float accumulators (256 KiB) fits the L2 cache. Balanced within 2-5 % on clustered supports
- * for B = 1024..4096, with no tables and no exchange.
+ * Local positions are cut into windows of 2^16, so that a position within a window fits a u16, and
+ * a window of float accumulators (256 KiB) fits the L2 cache. Balanced within 2-5 % on clustered
+ * supports for B = 1024..4096, with no tables and no exchange.
  */
 #ifndef SPR_COMPRESS_BLOCKS_H
 #define SPR_COMPRESS_BLOCKS_H
@@ -41,8 +41,8 @@ uint64_t spr_blocks_global(const struct spr_blocks *b, uint32_t owner, uint64_t 
  * Returns false when the list is not sorted, has repeats, or an index is out of range. */
 _Bool spr_blocks_offsets(const struct spr_blocks *b, const uint32_t *index, size_t k,
                          uint32_t *offsets);
-/* Entries of window w of owner, in local order: pos (u16 in the window) and value. Returns how many.
- * pos and val have room for SPR_WINDOW entries plus 16 of slack (SIMD stores). */
+/* Entries of window w of owner, in local order: pos (u16 in the window) and value. Returns how
+ * many. pos and val have room for SPR_WINDOW entries plus 16 of slack (SIMD stores). */
 size_t spr_blocks_gather(const struct spr_blocks *b, const uint32_t *offsets, const uint32_t *index,
                          const float *value, uint32_t owner, uint32_t w, uint16_t *pos, float *val);
 /* How many entries spr_blocks_gather would return. */

@@ -15,7 +15,8 @@
  *   +-----------------------------------------------------------------------+
  *   payload, by format (little-endian, each part padded with zeros to 4 bytes):
  *     U16     u32 entries per window [windows], u16 position in window [count], values [count]
- *     BITMAP  bit per position of the range (window by window, each ceil(len/64) u64), values [count]
+ *     BITMAP  bit per position of the range (window by window, each ceil(len/64) u64),
+ *             values [count]
  *     U32     u32 position from the start of the range [count], values [count]
  *     DENSE   values, one per position of the range (only when every position has an entry)
  *   values: fp32, fp16 or bf16
@@ -29,23 +30,30 @@
 
 #define SPR_CHUNK_HEADER_BYTES 32
 
-enum spr_chunk_format { SPR_CHUNK_U16, SPR_CHUNK_BITMAP, SPR_CHUNK_U32, SPR_CHUNK_DENSE, SPR_CHUNK_FORMATS };
+enum spr_chunk_format {
+    SPR_CHUNK_U16,
+    SPR_CHUNK_BITMAP,
+    SPR_CHUNK_U32,
+    SPR_CHUNK_DENSE,
+    SPR_CHUNK_FORMATS
+};
 enum spr_vtype { SPR_V_FP32, SPR_V_FP16, SPR_V_BF16, SPR_V_COUNT };
 enum { SPR_CHUNK_LAST = 1 }; /* flags: the last chunk of this owner's stream */
 
 const char *spr_chunk_format_name(enum spr_chunk_format f);
 size_t spr_vtype_bytes(enum spr_vtype v);
 
-/* Bytes of a chunk in one format, header included. `bitmap_words` = sum over windows ceil(len/64). */
+/* Bytes of a chunk in one format, header included; bitmap_words: sum over windows ceil(len/64). */
 size_t spr_chunk_bytes(enum spr_chunk_format f, enum spr_vtype v, size_t windows, size_t positions,
                        size_t bitmap_words, size_t count);
-/* Upper bound for a chunk of `windows` windows in any choice of the writer. */
+/* Upper bound for a chunk of `windows` windows: the cheapest format never takes more. */
 size_t spr_chunk_bound(enum spr_vtype v, size_t windows);
 
 /*
  * Writer: collects the entries of consecutive windows, then encodes. The caller appends the next
- * window's entries at w->pos + w->count and w->val + w->count (room for one more full window plus 16
- * of slack is guaranteed before each spr_chunk_writer_window) and then calls _window with their number.
+ * window's entries at w->pos + w->count and w->val + w->count (room for one more full window plus
+ * 16 of slack is guaranteed before each spr_chunk_writer_window) and then calls _window with their
+ * number.
  */
 struct spr_chunk_writer {
     const struct spr_blocks *blocks;
@@ -68,9 +76,10 @@ void spr_chunk_writer_window(struct spr_chunk_writer *w, size_t entries);
 _Bool spr_chunk_writer_room(const struct spr_chunk_writer *w, size_t entries);
 /* Bytes of the cheapest format now. */
 size_t spr_chunk_writer_bytes(const struct spr_chunk_writer *w, enum spr_vtype v);
-/* Encode with the cheapest format, or `force` (an enum spr_chunk_format; -1 = cheapest; a format that
- * cannot hold the entries falls back to the cheapest). Returns the bytes written (out has cap bytes, at
- * least spr_chunk_writer_bytes()). fp16/bf16: round to nearest even. */
+/* Encode with the cheapest format, or `force` (an enum spr_chunk_format; -1 = cheapest; a format
+ * that cannot hold the entries, or would not fit cap, falls back to the cheapest). Returns the
+ * bytes written (out has cap bytes, at least spr_chunk_writer_bytes()). fp16/bf16: round to nearest
+ * even. */
 size_t spr_chunk_writer_finish(struct spr_chunk_writer *w, enum spr_vtype v, int force,
                                unsigned flags, void *out, size_t cap);
 
@@ -92,10 +101,10 @@ struct spr_chunk {
 };
 
 /*
- * Check everything (lengths against bytes, counts, positions sorted and in range, window range inside
- * the owner's windows and first_window == expected_first) before anything is used; the bytes must be
- * 4-byte aligned (8 for BITMAP's words: unaligned loads are used) and not writable by a peer meanwhile.
- * Errors: PROTO with a reason in *why (a static string).
+ * Check everything (lengths against bytes, counts, positions sorted and in range, window range
+ * inside the owner's windows and first_window == expected_first) before anything is used; the bytes
+ * must be 4-byte aligned (8 for BITMAP's words: unaligned loads are used) and not writable by a
+ * peer meanwhile. Errors: PROTO with a reason in *why (a static string).
  */
 spr_status spr_chunk_open(struct spr_chunk *c, const void *data, size_t bytes,
                           const struct spr_blocks *blocks, uint32_t owner, uint32_t expected_first,
@@ -106,7 +115,7 @@ void spr_chunk_add(struct spr_chunk *c, float *acc, uint64_t *touched);
 /* Visit the next window: dense[global position] = value * scale. */
 void spr_chunk_scatter(struct spr_chunk *c, float scale, float *dense);
 /* Visit the next window: append its entries as (global index, value * scale) to index/value, which
- * have room for `room`; returns the number of entries in the window (nothing is written past room). */
+ * have room for `room`; returns the entries in the window (nothing is written past room). */
 size_t spr_chunk_list(struct spr_chunk *c, float scale, uint32_t *index, float *value, size_t room);
 
 /* Union of a window: emit the touched entries in order, clear acc and touched behind. Returns the

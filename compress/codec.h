@@ -4,12 +4,22 @@
  * collective itself. Pure: knows nothing of ranks or transports.
  *
  * One step:  begin -> (the list is sent and summed) -> commit | abort
- *   begin   residual += gradient, select, round; the selected entries are taken out of the residual
- *           (what rounding lost stays in it). After an abort: begin returns the same list, bit for bit,
- *           and does not add the gradient again (until spr_codec_drop).
+ *
+ *   begin   residual += gradient, select, round; the selected entries are taken out of the
+ *           residual (what rounding lost stays in it). After an abort: begin returns the same
+ *           list, bit for bit, and does not add the gradient again (until spr_codec_drop).
  *   commit  the step is done.
- *   abort   the selected values go back into the residual, exact to the bit, from the list; the step
- *           is marked as absorbed.
+ *   abort   the selected values go back into the residual, exact to the bit, from the list; the
+ *           step is marked as absorbed.
+ *
+ * Rounding never makes an infinity: a finite value beyond the largest finite fp16 or bf16 is sent
+ * as that one, and the rest stays in the residual. NaN and Inf are sent as they are, so that the
+ * failure shows on all ranks at once, and leave 0 in the residual. With topk:feedback=off what is
+ * not sent is lost, and so is a dropped step.
+ *
+ * Memory: the residual, and as workspace topk: 8 bytes (12 with a rounding) per entry sent, plus
+ * 1.5 k + 12 n / 128 bytes and at most 0.4 MB; none: nothing, or with a rounding 4 bytes per
+ * element. Nothing is allocated after spr_codec_create().
  */
 #ifndef SPR_COMPRESS_CODEC_H
 #define SPR_COMPRESS_CODEC_H
@@ -24,12 +34,12 @@
 
 /* What a step sends. Owned by the codec; valid until commit or abort. */
 struct spr_codec_step {
-    bool dense;             /* no selection: send the whole vector (codec "none", "fp16", "bf16") */
-    const float *vector;    /* dense: `elements` values (already rounded to vtype) */
-    const uint32_t *index;  /* sparse: count sorted indices */
-    const float *value;     /* sparse: count values, already rounded to vtype */
+    bool dense;            /* no selection: send the whole vector (codec "none", "fp16", "bf16") */
+    const float *vector;   /* dense: `elements` values (already rounded to vtype) */
+    const uint32_t *index; /* sparse: count sorted indices */
+    const float *value;    /* sparse: count values, already rounded to vtype */
     size_t count;
-    enum spr_vtype vtype;   /* values fit this type without loss */
+    enum spr_vtype vtype; /* values fit this type without loss */
 };
 
 spr_status spr_codec_begin(spr_codec *codec, const float *gradient, struct spr_codec_step *step);

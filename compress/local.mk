@@ -1,7 +1,31 @@
 # SPDX-License-Identifier: BSD-2-Clause
 
 noinst_LTLIBRARIES += compress/libspr-compress.la
-compress_libspr_compress_la_SOURCES =
+compress_libspr_compress_la_SOURCES = \
+	compress/blocks.c \
+	compress/blocks.h \
+	compress/chunk.h \
+	compress/chunk_layout.h \
+	compress/chunk_read.c \
+	compress/chunk_write.c \
+	compress/codec.c \
+	compress/codec.h \
+	compress/codec_internal.h \
+	compress/codec_none.c \
+	compress/codec_parse.c \
+	compress/codec_round.c \
+	compress/codec_state.c \
+	compress/codec_topk.c \
+	compress/kernels/dispatch.c \
+	compress/kernels/kernels.h \
+	compress/kernels/topk_scalar.c \
+	compress/kernels/value_scalar.c \
+	compress/kernels/window_scalar.c \
+	compress/topk.c \
+	compress/topk.h \
+	compress/value.c \
+	compress/value.h \
+	compress/window.c
 compress_libspr_compress_la_LIBADD =
 
 # Kernels with flags of their own; the dispatch table decides at run time whether they are called.

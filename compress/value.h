@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Value coders: fp32 <-> fp16 (IEEE binary16) and bf16, round to nearest even, NaN stays a (quiet) NaN,
- * overflow gives infinity. Scalar and SIMD versions give the same bits.
+ * Value coders: fp32 <-> fp16 (IEEE binary16) and bf16, round to nearest even, NaN stays a (quiet)
+ * NaN, overflow gives infinity. Scalar and SIMD versions give the same bits.
  */
 #ifndef SPR_COMPRESS_VALUE_H
 #define SPR_COMPRESS_VALUE_H

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "compress/blocks.h"
+
+#include <string.h>
+
+#include "base/util.h"
+
+size_t spr_blocks_count(const struct spr_blocks *b)
+{
+    return (size_t)((b->elements + (UINT64_C(1) << b->block_log2) - 1) >> b->block_log2);
+}
+
+uint64_t spr_blocks_local(const struct spr_blocks *b, uint32_t owner)
+{
+    uint64_t blocks = spr_blocks_count(b);
+
+    if (blocks <= owner)
+        return 0;
+    uint64_t mine = (blocks - owner - 1) / b->ranks + 1;
+    uint64_t local = mine << b->block_log2;
+    if ((blocks - 1) % b->ranks == owner)
+        local -= (blocks << b->block_log2) - b->elements;
+    return local;
+}
+
+uint32_t spr_blocks_windows(const struct spr_blocks *b, uint32_t owner)
+{
+    return (uint32_t)((spr_blocks_local(b, owner) + SPR_WINDOW - 1) >> SPR_WINDOW_LOG2);
+}
+
+uint32_t spr_blocks_window_len(const struct spr_blocks *b, uint32_t owner, uint32_t w)
+{
+    uint64_t start = (uint64_t)w << SPR_WINDOW_LOG2;
+    uint64_t local = spr_blocks_local(b, owner);
+
+    return start >= local ? 0 : (uint32_t)spr_min_u64(local - start, SPR_WINDOW);
+}
+
+uint64_t spr_blocks_global(const struct spr_blocks *b, uint32_t owner, uint64_t local)
+{
+    uint64_t block = (local >> b->block_log2) * b->ranks + owner;
+
+    return (block << b->block_log2) + (local & ((UINT64_C(1) << b->block_log2) - 1));
+}
+
+_Bool spr_blocks_offsets(const struct spr_blocks *b, const uint32_t *index, size_t k,
+                         uint32_t *offsets)
+{
+    size_t count = spr_blocks_count(b);
+    _Bool sorted = 1;
+    uint32_t prev = 0;
+
+    if (k > b->elements)
+        return 0;
+    memset(offsets, 0, (count + 1) * sizeof(*offsets));
+    if (k == 0)
+        return 1;
+    /* The last entry of a block leaves its end in the slot of the next block: no branch per entry.
+     * Clamped, since an unsorted list could lead anywhere. */
+    for (size_t i = 0; i < k; i++) {
+        size_t next = spr_min_size((size_t)(index[i] >> b->block_log2) + 1, count);
+
+        sorted &= i == 0 || index[i] > prev;
+        prev = index[i];
+        offsets[next] = (uint32_t)(i + 1);
+    }
+    if (!sorted || prev >= b->elements)
+        return 0;
+    for (size_t i = 1; i <= count; i++)
+        if (offsets[i] == 0) /* a block without entries ends where the one before it ends */
+            offsets[i] = offsets[i - 1];
+    return 1;
+}
+
+/* First and one past the last local block of window w of owner. */
+static void window_blocks(const struct spr_blocks *b, uint32_t owner, uint32_t w, uint64_t *first,
+                          uint64_t *end)
+{
+    uint32_t len = spr_blocks_window_len(b, owner, w);
+    uint32_t log2 = b->block_log2;
+
+    *first = (uint64_t)w << (SPR_WINDOW_LOG2 - log2);
+    *end = *first + ((len + (1u << log2) - 1) >> log2);
+}
+
+size_t spr_blocks_gather(const struct spr_blocks *b, const uint32_t *offsets, const uint32_t *index,
+                         const float *value, uint32_t owner, uint32_t w, uint16_t *pos, float *val)
+{
+    uint32_t log2 = b->block_log2, mask = (1u << log2) - 1;
+    size_t total = offsets[spr_blocks_count(b)];
+    size_t n = 0;
+    uint64_t first, end;
+
+    window_blocks(b, owner, w, &first, &end);
+    for (uint64_t j = first; j < end; j++) {
+        size_t block = (size_t)(j * b->ranks + owner);
+        uint32_t base = (uint32_t)(j - first) << log2;
+        size_t i = offsets[block], stop = offsets[block + 1];
+        size_t m = stop - i;
+
+        /* Eight at a time into the slack of the output, as long as the input has eight. */
+        for (; i < stop && i + 8 <= total; i += 8, n += 8) {
+            for (size_t l = 0; l < 8; l++)
+                pos[n + l] = (uint16_t)(base + (index[i + l] & mask));
+            memcpy(val + n, value + i, 8 * sizeof(*val));
+        }
+        for (; i < stop; i++, n++) {
+            pos[n] = (uint16_t)(base + (index[i] & mask));
+            val[n] = value[i];
+        }
+        n = n - (i - offsets[block]) + m; /* without the overrun */
+    }
+    return n;
+}
+
+size_t spr_blocks_gather_count(const struct spr_blocks *b, const uint32_t *offsets, uint32_t owner,
+                               uint32_t w)
+{
+    uint64_t first, end;
+    size_t n = 0;
+
+    window_blocks(b, owner, w, &first, &end);
+    for (uint64_t j = first; j < end; j++) {
+        size_t block = (size_t)(j * b->ranks + owner);
+
+        n += offsets[block + 1] - offsets[block];
+    }
+    return n;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Chunk header as bytes: the diagram is in compress/chunk.h.
+ */
+#ifndef SPR_COMPRESS_CHUNK_LAYOUT_H
+#define SPR_COMPRESS_CHUNK_LAYOUT_H
+
+#include <stdint.h>
+
+#include "compress/chunk.h"
+
+struct spr_chunk_header {
+    uint8_t format; /* enum spr_chunk_format */
+    uint8_t vtype;  /* enum spr_vtype */
+    uint16_t flags;
+    uint32_t first_window;
+    uint32_t windows;
+    uint32_t count;         /* entries */
+    uint32_t payload_bytes; /* after the header */
+    uint32_t zero[3];
+};
+_Static_assert(sizeof(struct spr_chunk_header) == SPR_CHUNK_HEADER_BYTES, "chunk header layout");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "chunks are little-endian");
+
+#endif

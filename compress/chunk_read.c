@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "compress/chunk.h"
+
+#include <string.h>
+
+#include "base/util.h"
+#include "compress/chunk_layout.h"
+#include "compress/kernels/kernels.h"
+
+/* Positions of the range of windows, and words of its bitmap. */
+struct range {
+    uint64_t positions, words;
+};
+
+static struct range range_of(const struct spr_chunk *c)
+{
+    struct range r = {0, 0};
+
+    if (c->windows > 0) {
+        uint64_t full = c->windows - 1;
+        uint32_t last = c->first_window + c->windows - 1;
+        uint32_t len = spr_blocks_window_len(c->blocks, c->owner, last);
+
+        r.positions = full * SPR_WINDOW + len;
+        r.words = full * (SPR_WINDOW / 64) + (len + 63) / 64;
+    }
+    return r;
+}
+
+/* ---- Validation of what comes before the values, one function per format: NULL, or why not
+ * ---------- */
+
+static const char *check_u16(struct spr_chunk *c, const uint8_t *payload, struct range r)
+{
+    uint64_t sum = 0;
+
+    (void)r;
+    c->per_window = (const uint32_t *)(const void *)payload;
+    c->pos16 = (const uint16_t *)(const void *)(payload + 4 * (size_t)c->windows);
+    for (uint32_t i = 0; i < c->windows; i++)
+        sum += c->per_window[i];
+    if (sum != c->count)
+        return "entries per window do not add up to the count";
+    if ((c->count & 1) && c->pos16[c->count] != 0)
+        return "padding is not zero";
+    const struct spr_kernels *kernels = spr_kernels();
+    const uint16_t *pos = c->pos16;
+    for (uint32_t i = 0; i < c->windows; i++) {
+        uint32_t n = c->per_window[i];
+        uint32_t len = SPR_WINDOW;
+
+        if (i == c->windows - 1)
+            len = spr_blocks_window_len(c->blocks, c->owner, c->first_window + i);
+        if (n > 0 && pos[n - 1] >= len)
+            return "a position is out of range";
+        if (!kernels->ascending16(pos, n))
+            return "positions are not ascending";
+        pos += n;
+    }
+    return NULL;
+}
+
+static const char *check_bitmap(struct spr_chunk *c, const uint8_t *payload, struct range r)
+{
+    c->bitmap = (const uint64_t *)(const void *)payload;
+    if (r.positions % 64) {
+        uint64_t last;
+        memcpy(&last, payload + (r.words - 1) * 8, 8);
+        if (last >> (r.positions % 64))
+            return "a bit is out of range";
+    }
+    if (spr_kernels()->popcount(payload, (size_t)r.words) != c->count)
+        return "the bitmap does not hold count bits";
+    return NULL;
+}
+
+static const char *check_u32(struct spr_chunk *c, const uint8_t *payload, struct range r)
+{
+    c->pos32 = (const uint32_t *)(const void *)payload;
+    if (c->count > 0 && c->pos32[c->count - 1] >= r.positions)
+        return "a position is out of range";
+    if (!spr_kernels()->ascending32(c->pos32, c->count))
+        return "positions are not ascending";
+    return NULL;
+}
+
+static const char *check_dense(struct spr_chunk *c, const uint8_t *payload, struct range r)
+{
+    (void)payload;
+    return c->count == r.positions ? NULL : "a dense chunk lacks positions";
+}
+
+static const char *(*const check_format[SPR_CHUNK_FORMATS])(struct spr_chunk *, const uint8_t *,
+                                                            struct range) = {
+    [SPR_CHUNK_U16] = check_u16,
+    [SPR_CHUNK_BITMAP] = check_bitmap,
+    [SPR_CHUNK_U32] = check_u32,
+    [SPR_CHUNK_DENSE] = check_dense,
+};
+
+static const char *check_header(const struct spr_chunk_header *h, size_t bytes,
+                                uint32_t owner_windows, uint32_t expected_first)
+{
+    if (h->format >= SPR_CHUNK_FORMATS)
+        return "unknown chunk format";
+    if (h->vtype >= SPR_V_COUNT)
+        return "unknown value type";
+    if (h->flags & ~(unsigned)SPR_CHUNK_LAST)
+        return "unknown flags";
+    if (h->zero[0] | h->zero[1] | h->zero[2])
+        return "reserved bytes are not zero";
+    if (h->first_window != expected_first)
+        return "not the expected window";
+    if (h->first_window > owner_windows || h->windows > owner_windows - h->first_window)
+        return "more windows than the owner has";
+    if (h->payload_bytes != bytes - SPR_CHUNK_HEADER_BYTES)
+        return "payload length differs from the bytes at hand";
+    return NULL;
+}
+
+static const char *check(struct spr_chunk *c, const void *data, size_t bytes,
+                         uint32_t expected_first)
+{
+    struct spr_chunk_header h;
+    const uint8_t *payload = (const uint8_t *)data + SPR_CHUNK_HEADER_BYTES;
+
+    if (bytes < SPR_CHUNK_HEADER_BYTES)
+        return "shorter than a chunk header";
+    if ((uintptr_t)data & 3)
+        return "chunk is not aligned";
+    memcpy(&h, data, sizeof(h));
+    uint32_t windows = spr_blocks_windows(c->blocks, c->owner);
+    const char *why = check_header(&h, bytes, windows, expected_first);
+    if (why)
+        return why;
+
+    c->format = (enum spr_chunk_format)h.format;
+    c->vtype = (enum spr_vtype)h.vtype;
+    c->flags = h.flags;
+    c->first_window = c->next_window = h.first_window;
+    c->windows = h.windows;
+    c->count = h.count;
+    struct range r = range_of(c);
+    if (h.count > r.positions)
+        return "more entries than positions";
+    /* No overflow: windows <= 2^16 and count <= positions <= 2^32. */
+    size_t expected = spr_chunk_bytes(c->format, c->vtype, c->windows, (size_t)r.positions,
+                                      (size_t)r.words, c->count);
+    if (bytes != expected)
+        return "length differs from what count and format need";
+    why = check_format[c->format](c, payload, r);
+    if (why)
+        return why;
+    size_t value_bytes = c->count * spr_vtype_bytes(c->vtype);
+    const uint8_t *values = (const uint8_t *)data + bytes - spr_align_up(value_bytes, 4);
+    if (value_bytes % 4 && (values[value_bytes] | values[value_bytes + 1]))
+        return "padding is not zero";
+    c->values = values;
+    return NULL;
+}
+
+spr_status spr_chunk_open(struct spr_chunk *c, const void *data, size_t bytes,
+                          const struct spr_blocks *blocks, uint32_t owner, uint32_t expected_first,
+                          const char **why)
+{
+    struct spr_chunk chunk = {.blocks = blocks, .owner = owner};
+    const char *reason = check(&chunk, data, bytes, expected_first);
+
+    if (reason) {
+        *why = reason;
+        return SPR_ERR_PROTO;
+    }
+    *c = chunk;
+    return SPR_OK;
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "compress/chunk.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "compress/chunk_layout.h"
+#include "compress/value.h"
+
+static const size_t vtype_bytes[SPR_V_COUNT] = {
+    [SPR_V_FP32] = 4,
+    [SPR_V_FP16] = 2,
+    [SPR_V_BF16] = 2,
+};
+
+size_t spr_vtype_bytes(enum spr_vtype v) { return (unsigned)v < SPR_V_COUNT ? vtype_bytes[v] : 0; }
+
+/* ---- One entry per format
+ * ------------------------------------------------------------------------ */
+
+static size_t u16_bytes(size_t windows, size_t words, size_t count)
+{
+    (void)words;
+    return windows * 4 + spr_align_up(count * 2, 4);
+}
+
+static void u16_write(const struct spr_chunk_writer *w, uint8_t *out)
+{
+    size_t table = w->windows * sizeof(*w->per_window);
+
+    memcpy(out, w->per_window, table);
+    memcpy(out + table, w->pos, w->count * sizeof(*w->pos));
+    if (w->count & 1)
+        memset(out + table + w->count * sizeof(*w->pos), 0, 2);
+}
+
+static size_t bitmap_bytes(size_t windows, size_t words, size_t count)
+{
+    (void)windows;
+    (void)count;
+    return words * 8;
+}
+
+static void bitmap_write(const struct spr_chunk_writer *w, uint8_t *out)
+{
+    const uint16_t *pos = w->pos;
+
+    memset(out, 0, w->bitmap_words * 8);
+    for (uint32_t i = 0; i < w->windows; i++) {
+        /* By byte: neighbours in a word would wait for each other's store. */
+        for (uint32_t e = 0; e < w->per_window[i]; e++)
+            out[pos[e] >> 3] = (uint8_t)(out[pos[e] >> 3] | 1u << (pos[e] & 7));
+        pos += w->per_window[i];
+        out += SPR_WINDOW / 8;
+    }
+}
+
+static size_t u32_bytes(size_t windows, size_t words, size_t count)
+{
+    (void)windows;
+    (void)words;
+    return count * 4;
+}
+
+static void u32_write(const struct spr_chunk_writer *w, uint8_t *out)
+{
+    const uint16_t *pos = w->pos;
+
+    for (uint32_t i = 0; i < w->windows; i++) {
+        for (uint32_t e = 0; e < w->per_window[i]; e++) {
+            uint32_t p = (i << SPR_WINDOW_LOG2) + pos[e];
+            memcpy(out + 4 * (size_t)e, &p, 4);
+        }
+        pos += w->per_window[i];
+        out += 4 * (size_t)w->per_window[i];
+    }
+}
+
+static size_t dense_bytes(size_t windows, size_t words, size_t count)
+{
+    (void)windows;
+    (void)words;
+    (void)count;
+    return 0;
+}
+
+static void dense_write(const struct spr_chunk_writer *w, uint8_t *out)
+{
+    (void)w;
+    (void)out;
+}
+
+static const struct {
+    const char *name;
+    /* Bytes and content of what comes before the values. */
+    size_t (*bytes)(size_t windows, size_t words, size_t count);
+    void (*write)(const struct spr_chunk_writer *w, uint8_t *out);
+} formats[SPR_CHUNK_FORMATS] = {
+    [SPR_CHUNK_U16] = {"u16", u16_bytes, u16_write},
+    [SPR_CHUNK_BITMAP] = {"bitmap", bitmap_bytes, bitmap_write},
+    [SPR_CHUNK_U32] = {"u32", u32_bytes, u32_write},
+    [SPR_CHUNK_DENSE] = {"dense", dense_bytes, dense_write},
+};
+
+const char *spr_chunk_format_name(enum spr_chunk_format f)
+{
+    return (unsigned)f < SPR_CHUNK_FORMATS ? formats[f].name : "unknown";
+}
+
+size_t spr_chunk_bytes(enum spr_chunk_format f, enum spr_vtype v, size_t windows, size_t positions,
+                       size_t bitmap_words, size_t count)
+{
+    size_t values = f == SPR_CHUNK_DENSE ? positions : count;
+
+    return SPR_CHUNK_HEADER_BYTES + formats[f].bytes(windows, bitmap_words, count) +
+           spr_align_up(values * spr_vtype_bytes(v), 4);
+}
+
+size_t spr_chunk_bound(enum spr_vtype v, size_t windows)
+{
+    /* BITMAP is possible for any entries, so the cheapest format never takes more than a full one.
+     */
+    size_t positions = windows << SPR_WINDOW_LOG2;
+
+    return spr_chunk_bytes(SPR_CHUNK_BITMAP, v, windows, positions, positions / 64, positions);
+}
+
+/* ---- Writer
+ * -------------------------------------------------------------------------------------- */
+
+/* Entries that the arrays hold: the guarantee of one more full window, and slack for SIMD stores.
+ */
+static size_t writer_room(size_t max_entries)
+{
+    return spr_align_up(max_entries + SPR_WINDOW + 16, 32);
+}
+
+size_t spr_chunk_writer_scratch(uint32_t max_windows, size_t max_entries)
+{
+    return writer_room(max_entries) * (sizeof(float) + sizeof(uint16_t)) +
+           spr_align_up(max_windows * sizeof(uint32_t), 64);
+}
+
+void spr_chunk_writer_init(struct spr_chunk_writer *w, const struct spr_blocks *blocks,
+                           uint32_t owner, uint32_t max_windows, size_t max_entries, void *scratch)
+{
+    assert(max_entries >= SPR_WINDOW && max_windows > 0);
+    *w = (struct spr_chunk_writer){
+        .blocks = blocks,
+        .owner = owner,
+        .max_windows = max_windows,
+        .max_entries = max_entries,
+    };
+    w->val = scratch;
+    w->pos = (uint16_t *)(w->val + writer_room(max_entries));
+    w->per_window = (uint32_t *)(void *)(w->pos + writer_room(max_entries));
+}
+
+void spr_chunk_writer_begin(struct spr_chunk_writer *w, uint32_t first_window)
+{
+    w->first_window = first_window;
+    w->windows = 0;
+    w->count = w->positions = w->bitmap_words = 0;
+}
+
+void spr_chunk_writer_window(struct spr_chunk_writer *w, size_t entries)
+{
+    uint32_t len = spr_blocks_window_len(w->blocks, w->owner, w->first_window + w->windows);
+
+    assert(entries <= len && w->windows < w->max_windows && w->count + entries <= w->max_entries);
+    w->per_window[w->windows++] = (uint32_t)entries;
+    w->count += entries;
+    w->positions += len;
+    w->bitmap_words += spr_div_ceil(len, 64);
+}
+
+_Bool spr_chunk_writer_room(const struct spr_chunk_writer *w, size_t entries)
+{
+    return w->windows < w->max_windows && w->count + entries <= w->max_entries;
+}
+
+static size_t writer_bytes(const struct spr_chunk_writer *w, enum spr_chunk_format f,
+                           enum spr_vtype v)
+{
+    return spr_chunk_bytes(f, v, w->windows, w->positions, w->bitmap_words, w->count);
+}
+
+/* DENSE lists every position, so the list must be complete. */
+static _Bool writer_can(const struct spr_chunk_writer *w, enum spr_chunk_format f)
+{
+    return f != SPR_CHUNK_DENSE || w->count == w->positions;
+}
+
+/* The cheapest format; of equally cheap ones the first. */
+static enum spr_chunk_format writer_cheapest(const struct spr_chunk_writer *w, enum spr_vtype v)
+{
+    enum spr_chunk_format best = SPR_CHUNK_U16;
+
+    for (unsigned f = 1; f < SPR_CHUNK_FORMATS; f++) {
+        enum spr_chunk_format format = (enum spr_chunk_format)f;
+        if (writer_can(w, format) && writer_bytes(w, format, v) < writer_bytes(w, best, v))
+            best = format;
+    }
+    return best;
+}
+
+size_t spr_chunk_writer_bytes(const struct spr_chunk_writer *w, enum spr_vtype v)
+{
+    return writer_bytes(w, writer_cheapest(w, v), v);
+}
+
+static void write_values(const struct spr_chunk_writer *w, enum spr_vtype v, uint8_t *out)
+{
+    uint16_t *half = (uint16_t *)(void *)out;
+
+    switch (v) {
+    case SPR_V_FP16:
+        spr_fp16_encode(w->val, half, w->count);
+        break;
+    case SPR_V_BF16:
+        spr_bf16_encode(w->val, half, w->count);
+        break;
+    default:
+        memcpy(out, w->val, w->count * sizeof(*w->val));
+        return;
+    }
+    if (w->count & 1)
+        half[w->count] = 0;
+}
+
+size_t spr_chunk_writer_finish(struct spr_chunk_writer *w, enum spr_vtype v, int force,
+                               unsigned flags, void *out, size_t cap)
+{
+    enum spr_chunk_format f = writer_cheapest(w, v);
+
+    if (force >= 0 && force < SPR_CHUNK_FORMATS && writer_can(w, (enum spr_chunk_format)force) &&
+        writer_bytes(w, (enum spr_chunk_format)force, v) <= cap)
+        f = (enum spr_chunk_format)force;
+    size_t bytes = writer_bytes(w, f, v);
+    assert(bytes <= cap && bytes - SPR_CHUNK_HEADER_BYTES <= UINT32_MAX);
+    assert(((uintptr_t)out & 3) == 0);
+
+    struct spr_chunk_header h = {
+        .format = (uint8_t)f,
+        .vtype = (uint8_t)v,
+        .flags = (uint16_t)flags,
+        .first_window = w->first_window,
+        .windows = w->windows,
+        .count = (uint32_t)w->count,
+        .payload_bytes = (uint32_t)(bytes - SPR_CHUNK_HEADER_BYTES),
+    };
+    memcpy(out, &h, sizeof(h));
+    uint8_t *payload = (uint8_t *)out + sizeof(h);
+    formats[f].write(w, payload);
+    write_values(w, v, payload + formats[f].bytes(w->windows, w->bitmap_words, w->count));
+    return bytes;
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "compress/codec.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/util.h"
+#include "compress/codec_internal.h"
+
+#define MAX_ELEMENTS (UINT64_C(1) << 32) /* indices are u32 */
+
+/* FNV-1a, 64 bits (Fowler, Noll, Vo; draft-eastlake-fnv). */
+static uint64_t fnv1a(uint64_t hash, const void *data, size_t bytes)
+{
+    const unsigned char *p = data;
+
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ p[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static uint64_t hash_codec(const char *spec, const spr_layout *layout, size_t parameters)
+{
+    uint64_t hash = fnv1a(UINT64_C(0xcbf29ce484222325), spec, strlen(spec));
+
+    for (size_t i = 0; i < parameters; i++) {
+        uint64_t words[4] = {layout[i].id, layout[i].offset, layout[i].rows, layout[i].columns};
+        hash = fnv1a(hash, words, sizeof(words));
+    }
+    return hash;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    uint64_t x = ((const struct spr_codec_parameter *)a)->id;
+    uint64_t y = ((const struct spr_codec_parameter *)b)->id;
+
+    return (x > y) - (x < y);
+}
+
+static const char *name_of(const spr_layout *l) { return l->name ? l->name : "unnamed"; }
+
+/* Check the layout and copy it, ascending by id. */
+static spr_status take_layout(spr_codec *codec, const spr_layout *layout, struct spr_error *error)
+{
+    uint64_t elements = 0;
+
+    for (size_t i = 0; i < codec->parameter_count; i++) {
+        const spr_layout *l = &layout[i];
+        unsigned __int128 size = (unsigned __int128)l->rows * l->columns;
+
+        if (l->offset != elements)
+            return spr_error_set(error, SPR_ERR_INVALID, -1,
+                                 "parameter %s (id %" PRIu64 ") begins at element %zu, but the "
+                                 "parameters before it end at %" PRIu64,
+                                 name_of(l), l->id, l->offset, elements);
+        if (size > MAX_ELEMENTS - elements)
+            return spr_error_set(error, SPR_ERR_INVALID, -1,
+                                 "the vector is longer than 2^32 elements at parameter %s (id "
+                                 "%" PRIu64 "): use several codecs",
+                                 name_of(l), l->id);
+        codec->parameters[i] = (struct spr_codec_parameter){
+            .id = l->id,
+            .elements = (uint64_t)size,
+            .offset = elements,
+        };
+        elements += (uint64_t)size;
+    }
+    if (elements == 0)
+        return spr_error_set(error, SPR_ERR_INVALID, -1, "the layout has no elements");
+    codec->elements = (size_t)elements;
+    qsort(codec->parameters, codec->parameter_count, sizeof(*codec->parameters), by_id);
+    for (size_t i = 1; i < codec->parameter_count; i++)
+        if (codec->parameters[i].id == codec->parameters[i - 1].id)
+            return spr_error_set(error, SPR_ERR_INVALID, -1, "two parameters have the id %" PRIu64,
+                                 codec->parameters[i].id);
+    return SPR_OK;
+}
+
+static spr_status allocate(spr_codec *codec, struct spr_error *error)
+{
+    size_t residual_bytes = codec->elements * sizeof(float);
+
+    codec->workspace_bytes = codec->selection->workspace(codec);
+    codec->residual = spr_pages_alloc(residual_bytes);
+    if (codec->residual && codec->workspace_bytes > 0)
+        codec->workspace = spr_pages_alloc(codec->workspace_bytes);
+    if (!codec->residual || (codec->workspace_bytes > 0 && !codec->workspace))
+        return spr_error_set(error, SPR_ERR_NOMEM, -1, "no memory for codec %s: %zu + %zu bytes",
+                             codec->spec, residual_bytes, codec->workspace_bytes);
+    codec->residual_zero = true;
+    codec->selection->init(codec);
+    return SPR_OK;
+}
+
+spr_status spr_codec_create(const char *spec, const spr_layout *layout, size_t parameters,
+                            spr_codec **codec)
+{
+    struct spr_error *error = spr_thread_error();
+    spr_status status;
+
+    spr_error_clear(error);
+    if (!spec || !layout || parameters == 0 || !codec)
+        return spr_error_set(error, SPR_ERR_INVALID, -1,
+                             "spr_codec_create: spec, layout and codec must be given");
+    spr_codec *c = spr_calloc(1, sizeof(*c));
+    if (!c)
+        return spr_error_set(error, SPR_ERR_NOMEM, -1, "no memory for a codec");
+    status = spr_codec_parse(spec, c, error);
+    if (status != SPR_OK)
+        goto undo;
+    c->parameter_count = parameters;
+    c->parameters = spr_calloc(parameters, sizeof(*c->parameters));
+    if (!c->parameters) {
+        status = spr_error_set(error, SPR_ERR_NOMEM, -1, "no memory for the layout of a codec");
+        goto undo;
+    }
+    status = take_layout(c, layout, error);
+    if (status != SPR_OK)
+        goto undo;
+    status = allocate(c, error);
+    if (status != SPR_OK)
+        goto undo;
+    c->hash = hash_codec(c->spec, layout, parameters);
+    *codec = c;
+    return SPR_OK;
+
+undo:
+    spr_codec_destroy(c);
+    return status;
+}
+
+void spr_codec_destroy(spr_codec *codec)
+{
+    if (!codec)
+        return;
+    spr_pages_free(codec->workspace, codec->workspace_bytes);
+    spr_pages_free(codec->residual, codec->elements * sizeof(float));
+    spr_free(codec->parameters);
+    spr_free(codec);
+}
+
+size_t spr_codec_elements(const spr_codec *codec) { return codec->elements; }
+
+const float *spr_codec_residual(const spr_codec *codec) { return codec->residual; }
+
+uint64_t spr_codec_hash(const spr_codec *codec) { return codec->hash; }
+
+const char *spr_codec_spec(const spr_codec *codec) { return codec->spec; }
+
+spr_status spr_codec_begin(spr_codec *codec, const float *gradient, struct spr_codec_step *step)
+{
+    if (codec->phase == SPR_CODEC_RUNNING)
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
+                             "codec %s is in use by a running request", codec->spec);
+    *step = (struct spr_codec_step){.vtype = codec->rounding->vtype};
+    if (codec->phase == SPR_CODEC_ABSORBED)
+        codec->selection->replay(codec, step);
+    else
+        codec->selection->begin(codec, gradient, step);
+    codec->phase = SPR_CODEC_RUNNING;
+    return SPR_OK;
+}
+
+void spr_codec_commit(spr_codec *codec)
+{
+    if (codec->phase != SPR_CODEC_RUNNING)
+        return;
+    codec->selection->commit(codec);
+    codec->phase = SPR_CODEC_IDLE;
+}
+
+void spr_codec_abort(spr_codec *codec)
+{
+    if (codec->phase != SPR_CODEC_RUNNING)
+        return;
+    codec->selection->abort(codec);
+    codec->phase = SPR_CODEC_ABSORBED;
+}
+
+void spr_codec_drop(spr_codec *codec)
+{
+    /* A running step is not this call's to end. */
+    if (codec->phase == SPR_CODEC_ABSORBED)
+        codec->phase = SPR_CODEC_IDLE;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Codec state as bytes (little-endian):
+ *
+ *    0                 4                 8                                  16
+ *   +-----------------+-----------------+-----------------------------------+
+ *   | "SPRS"          | version         | bytes, all of it                  |
+ *   +-----------------+-----------------+-----------------+-----------------+
+ *   | parameters                        | CRC-32C         | 0               | 32
+ *   +-----------------------------------+-----------------+-----------------+
+ *   | id                                | elements                          | per parameter, ids
+ *   +-----------------------------------+-----------------------------------+ ascending
+ *   | residual, fp32, parameter after parameter
+ *   +-----------------------------------
+ *
+ * The CRC covers the first 24 bytes and everything after byte 32. Parameters are ordered by id, so
+ * the bytes do not depend on the layout.
+ */
+#include <stdint.h>
+#include <string.h>
+
+#include "base/crc32c.h"
+#include "base/util.h"
+#include "compress/codec_internal.h"
+
+#define STATE_MAGIC 0x53525053u /* "SPRS" */
+#define STATE_VERSION 1u
+
+struct state_header {
+    uint32_t magic;
+    uint32_t version;
+    uint64_t bytes;
+    uint64_t parameters;
+    uint32_t crc;
+    uint32_t zero;
+};
+struct state_record {
+    uint64_t id;
+    uint64_t elements;
+};
+_Static_assert(sizeof(struct state_header) == 32, "state header layout");
+_Static_assert(sizeof(struct state_record) == 16, "state record layout");
+
+static uint32_t checksum(const char *data, size_t bytes)
+{
+    uint32_t crc = spr_crc32c(0, data, offsetof(struct state_header, crc));
+
+    return spr_crc32c(crc, data + sizeof(struct state_header), bytes - sizeof(struct state_header));
+}
+
+static spr_status fail(spr_status status, const char *what)
+{
+    return spr_error_set(spr_thread_error(), status, -1, "codec state: %s", what);
+}
+
+spr_status spr_codec_save(const spr_codec *codec, void *buffer, size_t *bytes)
+{
+    struct state_header h = {
+        .magic = STATE_MAGIC,
+        .version = STATE_VERSION,
+        .parameters = codec->parameter_count,
+    };
+    size_t capacity = *bytes;
+    char *out = buffer;
+
+    spr_error_clear(spr_thread_error());
+    if (codec->phase == SPR_CODEC_RUNNING)
+        return fail(SPR_ERR_INVALID, "a request is running");
+    h.bytes = sizeof(h) + codec->parameter_count * sizeof(struct state_record) +
+              codec->elements * sizeof(float);
+    *bytes = (size_t)h.bytes;
+    if (!buffer || capacity < h.bytes)
+        return fail(SPR_ERR_TOO_SMALL, "the buffer is too small");
+    memcpy(out, &h, sizeof(h));
+    out += sizeof(h);
+    for (size_t i = 0; i < codec->parameter_count; i++) {
+        const struct spr_codec_parameter *p = &codec->parameters[i];
+        struct state_record r = {.id = p->id, .elements = p->elements};
+
+        memcpy(out, &r, sizeof(r));
+        out += sizeof(r);
+    }
+    for (size_t i = 0; i < codec->parameter_count; i++) {
+        const struct spr_codec_parameter *p = &codec->parameters[i];
+        size_t n = (size_t)p->elements * sizeof(float);
+
+        memcpy(out, codec->residual + p->offset, n);
+        out += n;
+    }
+    h.crc = checksum(buffer, (size_t)h.bytes);
+    memcpy((char *)buffer + offsetof(struct state_header, crc), &h.crc, sizeof(h.crc));
+    return SPR_OK;
+}
+
+static struct state_record record(const char *data, uint64_t i)
+{
+    struct state_record r;
+
+    memcpy(&r, data + sizeof(struct state_header) + i * sizeof(r), sizeof(r));
+    return r;
+}
+
+/* Are these bytes something that spr_codec_save wrote? */
+static spr_status check(const char *data, size_t bytes, struct state_header *h)
+{
+    if (bytes < sizeof(*h))
+        return fail(SPR_ERR_CORRUPT, "shorter than its header");
+    memcpy(h, data, sizeof(*h));
+    if (h->magic != STATE_MAGIC)
+        return fail(SPR_ERR_CORRUPT, "not a saved state");
+    if (h->version != STATE_VERSION)
+        return fail(SPR_ERR_UNSUPPORTED, "written by another version");
+    if (h->bytes != bytes)
+        return fail(SPR_ERR_CORRUPT, "its length differs from the one it names");
+    if (h->zero != 0 || h->crc != checksum(data, bytes))
+        return fail(SPR_ERR_CORRUPT, "the checksum does not match");
+    uint64_t left = bytes - sizeof(*h), previous = 0;
+    if (h->parameters > left / sizeof(struct state_record))
+        return fail(SPR_ERR_CORRUPT, "more parameters than bytes");
+    left -= h->parameters * sizeof(struct state_record);
+    for (uint64_t i = 0; i < h->parameters; i++) {
+        struct state_record r = record(data, i);
+
+        if (i > 0 && r.id <= previous)
+            return fail(SPR_ERR_CORRUPT, "parameters are not in order");
+        if (r.elements > left / sizeof(float))
+            return fail(SPR_ERR_CORRUPT, "more elements than bytes");
+        left -= r.elements * sizeof(float);
+        previous = r.id;
+    }
+    return left == 0 ? SPR_OK : fail(SPR_ERR_CORRUPT, "bytes left over");
+}
+
+/* Walk both lists of parameters, which ascend by id. apply false: only compare the sizes. */
+static spr_status match(spr_codec *codec, const char *data, const struct state_header *h,
+                        bool apply)
+{
+    const char *values = data + sizeof(*h) + h->parameters * sizeof(struct state_record);
+    size_t own = 0;
+
+    for (uint64_t i = 0; i < h->parameters; i++) {
+        struct state_record r = record(data, i);
+        size_t n = (size_t)r.elements * sizeof(float);
+
+        while (own < codec->parameter_count && codec->parameters[own].id < r.id)
+            own++;
+        if (own < codec->parameter_count && codec->parameters[own].id == r.id) {
+            if (codec->parameters[own].elements != r.elements)
+                return fail(SPR_ERR_MISMATCH, "a parameter has another size in this layout");
+            if (apply)
+                memcpy(codec->residual + codec->parameters[own].offset, values, n);
+        }
+        values += n;
+    }
+    return SPR_OK;
+}
+
+spr_status spr_codec_load(spr_codec *codec, const void *buffer, size_t bytes)
+{
+    struct state_header h;
+    spr_status status;
+
+    spr_error_clear(spr_thread_error());
+    if (codec->phase == SPR_CODEC_RUNNING)
+        return fail(SPR_ERR_INVALID, "a request is running");
+    if (!buffer)
+        return fail(SPR_ERR_INVALID, "no buffer");
+    status = check(buffer, bytes, &h);
+    if (status == SPR_OK)
+        status = match(codec, buffer, &h, false);
+    if (status != SPR_OK)
+        return status;
+    memset(codec->residual, 0, codec->elements * sizeof(float));
+    codec->residual_zero = false;
+    match(codec, buffer, &h, true);
+    codec->phase = SPR_CODEC_IDLE; /* the absorbed step belonged to the state that is gone */
+    return SPR_OK;
+}

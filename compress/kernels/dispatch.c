@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "compress/kernels/kernels.h"
+
+#include "base/cpu.h"
+
+const struct spr_kernels spr_kernels_scalar = {
+    .name = "scalar",
+    .fp16_encode = spr_scalar_fp16_encode,
+    .fp16_decode = spr_scalar_fp16_decode,
+    .bf16_encode = spr_scalar_bf16_encode,
+    .bf16_decode = spr_scalar_bf16_decode,
+    .accumulate = spr_scalar_accumulate,
+    .select = spr_scalar_select,
+    .feedback = spr_scalar_feedback,
+    .count = spr_scalar_count,
+    .split = spr_scalar_split,
+    .filter = spr_scalar_filter,
+    .add_at = spr_scalar_add_at,
+    .add_bits = spr_scalar_add_bits,
+    .add_dense = spr_scalar_add_dense,
+    .positions = spr_scalar_positions,
+    .harvest = spr_scalar_harvest,
+    .popcount = spr_scalar_popcount,
+    .ascending16 = spr_scalar_ascending16,
+    .ascending32 = spr_scalar_ascending32,
+};
+
+const struct spr_kernels *spr_kernels(void) { return &spr_kernels_scalar; }

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Kernels: the inner loops of compress/, one implementation per instruction set.
+ *
+ * The scalar table is the specification; every other table gives the same bits (compiled with
+ * -ffp-contract=off, no reassociation). Kernels neither allocate nor keep state.
+ *
+ * Magnitude of a float: its bits without the sign, as an integer. NaN > Inf > finite, -0 = +0, and
+ * a comparison raises no floating-point exception.
+ */
+#ifndef SPR_COMPRESS_KERNELS_KERNELS_H
+#define SPR_COMPRESS_KERNELS_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Lanes that an emitting kernel may write past its result: outputs have that much slack. */
+#define SPR_KERNEL_SLACK 8
+/* Thresholds counted in one pass. */
+#define SPR_COUNT_THRESHOLDS 7
+
+static inline uint32_t spr_magnitude(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    return bits & 0x7fffffffu;
+}
+
+struct spr_kernels {
+    const char *name;
+
+    /* Value coders: see compress/value.h. */
+    void (*fp16_encode)(const float *in, uint16_t *out, size_t n);
+    void (*fp16_decode)(const uint16_t *in, float *out, size_t n);
+    void (*bf16_encode)(const float *in, uint16_t *out, size_t n);
+    void (*bf16_decode)(const uint16_t *in, float *out, size_t n);
+
+    /* r[i] += g[i] */
+    void (*accumulate)(float *r, const float *g, size_t n);
+    /* Emit (base + i, x[i]) for every magnitude >= lo, in order; returns how many. Room for n
+     * entries plus SPR_KERNEL_SLACK. `dense`: more than a few per cent are expected (speed only).
+     */
+    size_t (*select)(const float *x, size_t n, uint32_t lo, uint32_t base, _Bool dense,
+                     uint32_t *index, float *value);
+    /* The same on r[i] + g[i], which is stored to r[i], or zero where it was emitted. */
+    size_t (*feedback)(float *r, const float *g, size_t n, uint32_t lo, uint32_t base, _Bool dense,
+                       uint32_t *index, float *value);
+    /* counts[j] += number of magnitudes >= t[j]. */
+    void (*count)(const float *x, size_t n, const uint32_t t[SPR_COUNT_THRESHOLDS],
+                  uint64_t counts[SPR_COUNT_THRESHOLDS]);
+    /* Write the magnitudes below hi to `below` (room for n plus slack); returns how many. */
+    size_t (*split)(const float *value, size_t n, uint32_t hi, uint32_t *below);
+    /* Keep entries with a magnitude > t, and the first *quota with magnitude == t; returns how
+     * many. The others go back: back[index] = value, unless back is NULL. The output may be the
+     * input, or begin before it in the same array; slack after it. */
+    size_t (*filter)(const uint32_t *index, const float *value, size_t n, uint32_t t, size_t *quota,
+                     uint32_t *index_out, float *value_out, float *back);
+
+    /* acc[pos[i]] += value[i], touched bit pos[i] set. pos ascending. */
+    void (*add_at)(float *acc, uint64_t *touched, const uint16_t *pos, const float *value,
+                   size_t n);
+    /* The same with the positions as a bitmap of `words` 64-bit words (unaligned): the values of
+     * its set bits in order; n = set bits = values. */
+    void (*add_bits)(float *acc, uint64_t *touched, const void *bitmap, size_t words,
+                     const float *value, size_t n);
+    /* acc[i] += value[i] */
+    void (*add_dense)(float *acc, const float *value, size_t n);
+    /* Positions of the set bits, plus `first`; returns how many. Room for them plus slack. */
+    size_t (*positions)(const void *bitmap, size_t words, uint32_t first, uint16_t *pos);
+    /* See spr_window_harvest(); `words` covers the window. */
+    size_t (*harvest)(float *acc, uint64_t *touched, size_t words, uint16_t *pos, float *val);
+    /* Set bits of `words` 64-bit words (unaligned). */
+    uint64_t (*popcount)(const void *bitmap, size_t words);
+    /* Is every element greater than the one before? */
+    _Bool (*ascending16)(const uint16_t *pos, size_t n);
+    _Bool (*ascending32)(const uint32_t *pos, size_t n);
+};
+
+extern const struct spr_kernels spr_kernels_scalar;
+extern const struct spr_kernels spr_kernels_avx2; /* only where HAVE_X86 is defined */
+
+/* The best table for this CPU (spr_cpu_features()). */
+const struct spr_kernels *spr_kernels(void);
+
+/* Scalar kernels, one group per file; spr_kernels_scalar and the tails of the others use them. */
+void spr_scalar_fp16_encode(const float *in, uint16_t *out, size_t n);
+void spr_scalar_fp16_decode(const uint16_t *in, float *out, size_t n);
+void spr_scalar_bf16_encode(const float *in, uint16_t *out, size_t n);
+void spr_scalar_bf16_decode(const uint16_t *in, float *out, size_t n);
+void spr_scalar_accumulate(float *r, const float *g, size_t n);
+size_t spr_scalar_select(const float *x, size_t n, uint32_t lo, uint32_t base, _Bool dense,
+                         uint32_t *index, float *value);
+size_t spr_scalar_feedback(float *r, const float *g, size_t n, uint32_t lo, uint32_t base,
+                           _Bool dense, uint32_t *index, float *value);
+void spr_scalar_count(const float *x, size_t n, const uint32_t t[SPR_COUNT_THRESHOLDS],
+                      uint64_t counts[SPR_COUNT_THRESHOLDS]);
+size_t spr_scalar_split(const float *value, size_t n, uint32_t hi, uint32_t *below);
+size_t spr_scalar_filter(const uint32_t *index, const float *value, size_t n, uint32_t t,
+                         size_t *quota, uint32_t *index_out, float *value_out, float *back);
+void spr_scalar_add_at(float *acc, uint64_t *touched, const uint16_t *pos, const float *value,
+                       size_t n);
+void spr_scalar_add_bits(float *acc, uint64_t *touched, const void *bitmap, size_t words,
+                         const float *value, size_t n);
+void spr_scalar_add_dense(float *acc, const float *value, size_t n);
+size_t spr_scalar_positions(const void *bitmap, size_t words, uint32_t first, uint16_t *pos);
+size_t spr_scalar_harvest(float *acc, uint64_t *touched, size_t words, uint16_t *pos, float *val);
+uint64_t spr_scalar_popcount(const void *bitmap, size_t words);
+_Bool spr_scalar_ascending16(const uint16_t *pos, size_t n);
+_Bool spr_scalar_ascending32(const uint32_t *pos, size_t n);
+
+/* AVX2 kernels; the table is in dispatch.c. */
+void spr_avx2_fp16_encode(const float *in, uint16_t *out, size_t n);
+void spr_avx2_fp16_decode(const uint16_t *in, float *out, size_t n);
+void spr_avx2_bf16_encode(const float *in, uint16_t *out, size_t n);
+void spr_avx2_bf16_decode(const uint16_t *in, float *out, size_t n);
+void spr_avx2_accumulate(float *r, const float *g, size_t n);
+size_t spr_avx2_select(const float *x, size_t n, uint32_t lo, uint32_t base, _Bool dense,
+                       uint32_t *index, float *value);
+size_t spr_avx2_feedback(float *r, const float *g, size_t n, uint32_t lo, uint32_t base,
+                         _Bool dense, uint32_t *index, float *value);
+void spr_avx2_count(const float *x, size_t n, const uint32_t t[SPR_COUNT_THRESHOLDS],
+                    uint64_t counts[SPR_COUNT_THRESHOLDS]);
+size_t spr_avx2_split(const float *value, size_t n, uint32_t hi, uint32_t *below);
+size_t spr_avx2_filter(const uint32_t *index, const float *value, size_t n, uint32_t t,
+                       size_t *quota, uint32_t *index_out, float *value_out, float *back);
+void spr_avx2_add_bits(float *acc, uint64_t *touched, const void *bitmap, size_t words,
+                       const float *value, size_t n);
+void spr_avx2_add_dense(float *acc, const float *value, size_t n);
+size_t spr_avx2_positions(const void *bitmap, size_t words, uint32_t first, uint16_t *pos);
+size_t spr_avx2_harvest(float *acc, uint64_t *touched, size_t words, uint16_t *pos, float *val);
+uint64_t spr_avx2_popcount(const void *bitmap, size_t words);
+_Bool spr_avx2_ascending16(const uint16_t *pos, size_t n);
+_Bool spr_avx2_ascending32(const uint32_t *pos, size_t n);
+
+#endif

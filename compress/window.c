@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Visiting the windows of a validated chunk. Entries come in batches of positions and fp32 values,
+ * which lie in the chunk itself where its format allows and in a buffer on the stack where not.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "compress/chunk.h"
+#include "compress/kernels/kernels.h"
+
+#define BATCH 256 /* entries; a multiple of 64 */
+
+struct visit {
+    uint32_t window; /* absolute */
+    uint32_t len;    /* positions in it */
+    uint32_t at;     /* U16: entries done; BITMAP, DENSE: positions done */
+    const uint16_t *pos;
+    const float *val;
+    uint16_t pos_buffer[BATCH + SPR_KERNEL_SLACK];
+    float val_buffer[BATCH + SPR_KERNEL_SLACK];
+};
+
+static uint32_t visit_begin(struct spr_chunk *c, struct visit *v)
+{
+    assert(c->next_window < c->first_window + c->windows);
+    v->window = c->next_window++;
+    v->len = spr_blocks_window_len(c->blocks, c->owner, v->window);
+    v->at = 0;
+    return v->window - c->first_window;
+}
+
+/* ---- Positions of the next batch, one function per format; 0 = the window is done
+ * -------------------- */
+
+static size_t next_u16(struct spr_chunk *c, struct visit *v)
+{
+    uint32_t left = c->per_window[v->window - c->first_window] - v->at;
+    uint32_t n = left < BATCH ? left : BATCH;
+
+    v->pos = c->pos16 + c->next_entry;
+    v->at += n;
+    return n;
+}
+
+static size_t next_u32(struct spr_chunk *c, struct visit *v)
+{
+    uint32_t start = (v->window - c->first_window) << SPR_WINDOW_LOG2;
+    size_t n = 0;
+
+    for (; n < BATCH && c->next_entry + n < c->count; n++) {
+        uint32_t p = c->pos32[c->next_entry + n] - start;
+        if (p >= v->len)
+            break;
+        v->pos_buffer[n] = (uint16_t)p;
+    }
+    v->pos = v->pos_buffer;
+    return n;
+}
+
+static size_t next_bitmap(struct spr_chunk *c, struct visit *v)
+{
+    size_t n = 0;
+
+    while (n == 0 && v->at < v->len) {
+        size_t words = spr_min_size(BATCH / 64, spr_div_ceil(v->len - v->at, 64));
+
+        n = spr_kernels()->positions((const char *)c->bitmap + c->next_word * 8, words, v->at,
+                                     v->pos_buffer);
+        c->next_word += words;
+        v->at += BATCH;
+    }
+    v->pos = v->pos_buffer;
+    return n;
+}
+
+static size_t next_dense(struct spr_chunk *c, struct visit *v)
+{
+    uint32_t n = v->len - v->at < BATCH ? v->len - v->at : BATCH;
+
+    (void)c;
+    for (uint32_t i = 0; i < n; i++)
+        v->pos_buffer[i] = (uint16_t)(v->at + i);
+    v->pos = v->pos_buffer;
+    v->at += n;
+    return n;
+}
+
+static size_t (*const next_positions[SPR_CHUNK_FORMATS])(struct spr_chunk *, struct visit *) = {
+    [SPR_CHUNK_U16] = next_u16,
+    [SPR_CHUNK_BITMAP] = next_bitmap,
+    [SPR_CHUNK_U32] = next_u32,
+    [SPR_CHUNK_DENSE] = next_dense,
+};
+
+/* The next n <= BATCH values as fp32. */
+static const float *next_values(struct spr_chunk *c, struct visit *v, size_t n)
+{
+    const struct spr_kernels *kernels = spr_kernels();
+    const uint16_t *half = (const uint16_t *)c->values + c->next_entry;
+    const float *full = (const float *)c->values + c->next_entry;
+
+    c->next_entry += n;
+    switch (c->vtype) {
+    case SPR_V_FP16:
+        kernels->fp16_decode(half, v->val_buffer, n);
+        return v->val_buffer;
+    case SPR_V_BF16:
+        kernels->bf16_decode(half, v->val_buffer, n);
+        return v->val_buffer;
+    default:
+        return full;
+    }
+}
+
+static size_t visit_next(struct spr_chunk *c, struct visit *v)
+{
+    size_t n = next_positions[c->format](c, v);
+
+    if (n > 0)
+        v->val = next_values(c, v, n);
+    return n;
+}
+
+/* ---- Add
+ * ----------------------------------------------------------------------------------------- */
+
+static void add_bitmap(struct spr_chunk *c, struct visit *v, float *acc, uint64_t *touched)
+{
+    const struct spr_kernels *kernels = spr_kernels();
+    size_t words = spr_div_ceil(v->len, 64);
+
+    for (size_t w = 0; w < words; w += BATCH / 64) {
+        size_t m = spr_min_size(BATCH / 64, words - w);
+        const char *bits = (const char *)c->bitmap + (c->next_word + w) * 8;
+        size_t n = (size_t)kernels->popcount(bits, m);
+
+        kernels->add_bits(acc + w * 64, touched + w, bits, m, next_values(c, v, n), n);
+    }
+    c->next_word += words;
+}
+
+static void add_dense(struct spr_chunk *c, struct visit *v, float *acc, uint64_t *touched)
+{
+    for (uint32_t at = 0; at < v->len; at += BATCH) {
+        size_t n = spr_min_size(BATCH, v->len - at);
+
+        spr_kernels()->add_dense(acc + at, next_values(c, v, n), n);
+    }
+    memset(touched, 0xff, v->len / 64 * sizeof(*touched));
+    if (v->len % 64)
+        touched[v->len / 64] |= (UINT64_C(1) << (v->len % 64)) - 1;
+}
+
+void spr_chunk_add(struct spr_chunk *c, float *acc, uint64_t *touched)
+{
+    struct visit v;
+    size_t n;
+
+    visit_begin(c, &v);
+    switch (c->format) {
+    case SPR_CHUNK_BITMAP:
+        add_bitmap(c, &v, acc, touched);
+        break;
+    case SPR_CHUNK_DENSE:
+        add_dense(c, &v, acc, touched);
+        break;
+    default:
+        while ((n = visit_next(c, &v)) > 0)
+            spr_kernels()->add_at(acc, touched, v.pos, v.val, n);
+    }
+}
+
+/* ---- Positions in the whole vector
+ * ------------------------------------------------------------------ */
+
+/* Where the positions of one window lie: block j of the window begins at base + j * stride. */
+struct window_map {
+    uint64_t base, stride;
+    uint32_t log2, mask;
+};
+
+static struct window_map map_of(const struct spr_chunk *c, uint32_t window)
+{
+    const struct spr_blocks *b = c->blocks;
+
+    return (struct window_map){
+        .base = spr_blocks_global(b, c->owner, (uint64_t)window << SPR_WINDOW_LOG2),
+        .stride = (uint64_t)b->ranks << b->block_log2,
+        .log2 = b->block_log2,
+        .mask = (1u << b->block_log2) - 1,
+    };
+}
+
+static inline uint64_t map_global(const struct window_map *m, uint32_t pos)
+{
+    return m->base + (pos >> m->log2) * m->stride + (pos & m->mask);
+}
+
+void spr_chunk_scatter(struct spr_chunk *c, float scale, float *dense)
+{
+    struct visit v;
+    size_t n;
+
+    visit_begin(c, &v);
+    struct window_map map = map_of(c, v.window);
+    while ((n = visit_next(c, &v)) > 0)
+        for (size_t i = 0; i < n; i++)
+            dense[map_global(&map, v.pos[i])] = v.val[i] * scale;
+}
+
+size_t spr_chunk_list(struct spr_chunk *c, float scale, uint32_t *index, float *value, size_t room)
+{
+    struct visit v;
+    size_t n, total = 0;
+
+    visit_begin(c, &v);
+    struct window_map map = map_of(c, v.window);
+    while ((n = visit_next(c, &v)) > 0) {
+        size_t fit = total < room ? spr_min_size(n, room - total) : 0;
+
+        for (size_t i = 0; i < fit; i++) {
+            index[total + i] = (uint32_t)map_global(&map, v.pos[i]);
+            value[total + i] = v.val[i] * scale;
+        }
+        total += n;
+    }
+    return total;
+}
+
+size_t spr_window_harvest(float *acc, uint64_t *touched, uint32_t len, uint16_t *pos, float *val)
+{
+    return spr_kernels()->harvest(acc, touched, spr_div_ceil(len, 64), pos, val);
+}
