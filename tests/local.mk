@@ -6,7 +6,15 @@
 
 LDADD = $(spr_static_libs) $(CMOCKA_LIBS)
 
-test_programs =
+test_programs = \
+	tests/unit/test_base_cpu \
+	tests/unit/test_base_crc32c \
+	tests/unit/test_base_log \
+	tests/unit/test_base_mem \
+	tests/unit/test_base_opt \
+	tests/unit/test_base_opt_load \
+	tests/unit/test_base_rng \
+	tests/unit/test_base_status
 test_scripts =
 
 if HAVE_CMOCKA
