@@ -14,8 +14,17 @@ test_programs = \
 	tests/unit/test_base_opt \
 	tests/unit/test_base_opt_load \
 	tests/unit/test_base_rng \
-	tests/unit/test_base_status
+	tests/unit/test_base_status \
+	tests/unit/test_frame \
+	tests/unit/test_memory
 test_scripts =
+
+# The same, of several files.
+test_programs += tests/multi/test_transport_shm
+tests_multi_test_transport_shm_SOURCES = \
+	tests/multi/test_transport_shm.c \
+	tests/multi/shm_node.c \
+	tests/multi/shm_node.h
 
 if HAVE_CMOCKA
 check_PROGRAMS += $(test_programs)

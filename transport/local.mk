@@ -11,6 +11,27 @@ transport_libspr_transport_la_SOURCES += \
 	transport/bootstrap/auth_wire.h \
 	transport/bootstrap/bootstrap.h
 
+# Frames, bucket memory.
+transport_libspr_transport_la_SOURCES += \
+	transport/frame.c \
+	transport/frame.h \
+	transport/memory.c \
+	transport/memory.h
+
+# Shared memory.
+transport_libspr_transport_la_SOURCES += \
+	transport/shm/connect.c \
+	transport/shm/layout.h \
+	transport/shm/private.h \
+	transport/shm/region.c \
+	transport/shm/region.h \
+	transport/shm/ring.c \
+	transport/shm/shm.c \
+	transport/shm/slots.c \
+	transport/shm/slots.h \
+	transport/shm/socket.c \
+	transport/shm/socket.h
+
 if HAVE_URING
 transport_libspr_transport_la_SOURCES +=
 endif

@@ -11,7 +11,7 @@
  *              released   how many slots of p the owner has given back
  *              releases   which slots: the last 256 numbers
  *   small    slots of 8 KiB
- *   large    slots of 256 KiB (aligned to a huge page)
+ *   large    slots of SPR_FRAME_MAX_PAYLOAD (from a multiple of a huge page on)
  *
  * Descriptor, two cache lines:
  *
