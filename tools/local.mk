@@ -5,3 +5,29 @@
 tools_libs = libsparring.la base/libspr-base.la $(JANSSON_LIBS) $(spr_system_libs)
 
 dist_noinst_SCRIPTS = tools/setup tools/check
+
+# sparring-run needs nothing of the library, so that it also starts ranks where that is not installed.
+bin_PROGRAMS += tools/sparring-run
+tools_sparring_run_LDADD =
+tools_sparring_run_SOURCES = \
+	tools/run/emulate.c \
+	tools/run/emulate.h \
+	tools/run/end.c \
+	tools/run/front.c \
+	tools/run/front.h \
+	tools/run/identity.c \
+	tools/run/job.c \
+	tools/run/job.h \
+	tools/run/main.c \
+	tools/run/options.c \
+	tools/run/options.h \
+	tools/run/output.c \
+	tools/run/output.h \
+	tools/run/parse.c \
+	tools/run/parse.h \
+	tools/run/privilege.c \
+	tools/run/privilege.h \
+	tools/run/rank.c \
+	tools/run/remote.c \
+	tools/run/tree.c \
+	tools/run/tree.h

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * The emulated network of --emulate.
+ *
+ *   network namespace of this process           namespaces of host 0, 1, ... (with names h0, h1,
+ * ...) bridge sw -- p0 [tbf] ------ veth ------ [tbf] eth0 10.77.0.1/16 fd77::1/64
+ *               -- p1 [tbf] ------ veth ------ [tbf] eth0 10.77.0.2/16 fd77::2/64
+ *
+ * This process leaves the network namespace it was started in, so nothing of this is ever visible
+ * there, and the kernel removes it all when the last process inside is gone. Each link is shaped in
+ * both directions: on the host's side what it sends, on the bridge's side what it receives.
+ */
+#ifndef TOOLS_RUN_EMULATE_H
+#define TOOLS_RUN_EMULATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct emulated_host {
+    int network_fd; /* its network namespace */
+    int name_fd;    /* its UTS namespace */
+};
+
+struct emulated_network {
+    struct emulated_host *hosts;
+    int count;
+};
+
+enum { EMULATED_ROOT_PORT = 7077, EMULATED_ADDRESS_BYTES = 16 };
+
+/* The IPv4 address of a host. */
+void emulated_address(int host, char address[EMULATED_ADDRESS_BYTES]);
+
+/* Puts this process into new namespaces (a user namespace too, where it lacks the privilege) and
+ * builds the network. congestion: NULL = leave it. Returns 0, or the exit code after one line said
+ * why: 2 = not allowed here, 1 = something else. */
+int emulated_network_build(struct emulated_network *network, int hosts, uint64_t rate_bits_s,
+                           const char *congestion);
+void emulated_network_free(struct emulated_network *network);
+
+/* Moves the calling process, a child, into a host. False with errno set. */
+bool emulated_host_enter(const struct emulated_host *host);
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tools/run/parse.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool parse_count(const char *text, int low, int high, int *value)
+{
+    char *end;
+    errno = 0;
+    long number = strtol(text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0' || number < low || number > high)
+        return false;
+    *value = (int)number;
+    return true;
+}
+
+const char *parse_seconds(const char *text, double *seconds)
+{
+    char *end;
+    double number = strtod(text, &end);
+    if (end == text || *end != '\0' || !isfinite(number) || number <= 0 || number > 1e9)
+        return "seconds, more than 0";
+    *seconds = number;
+    return NULL;
+}
+
+const char *parse_rate(const char *text, uint64_t *bits_s)
+{
+    static const struct {
+        const char *name;
+        double factor;
+    } units[] = {{"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}};
+    char *end;
+    double number = strtod(text, &end);
+    for (size_t i = 0; end != text && i < sizeof units / sizeof units[0]; i++) {
+        if (strcmp(end, units[i].name) != 0)
+            continue;
+        double rate = number * units[i].factor;
+        if (!(rate >= 8e3 && rate <= 1e12))
+            break;
+        *bits_s = (uint64_t)rate;
+        return NULL;
+    }
+    return "a rate from 8kbit to 1000gbit, such as 100mbit";
+}
+
+/* One entry of --hosts, `length` characters long. */
+static const char *parse_machine(const char *text, size_t length, struct machine *machine)
+{
+    char *entry = strndup(text, length);
+    if (entry == NULL)
+        return "less (memory is short)";
+    char *name = entry;
+    char *colon = strrchr(entry, ':');
+    if (*entry == '[') { /* an IPv6 address: the brackets go, they only guard its colons */
+        char *bracket = strchr(entry, ']');
+        if (bracket == NULL || (bracket[1] != '\0' && bracket[1] != ':'))
+            goto wrong;
+        colon = bracket[1] == ':' ? bracket + 1 : NULL;
+        *bracket = '\0';
+        name = entry + 1;
+    }
+    if (colon != NULL) {
+        *colon = '\0';
+        if (!parse_count(colon + 1, 1, 4096, &machine->slots))
+            goto wrong;
+    }
+    /* A name that starts with a dash would be an option of the remote shell. */
+    if (*name == '\0' || *name == '-' || strpbrk(name, " \t\n'\"\\;&|<>$`") != NULL)
+        goto wrong;
+    machine->name = strdup(name);
+    free(entry);
+    return machine->name == NULL ? "less (memory is short)" : NULL;
+wrong:
+    free(entry);
+    return "a list such as h1,h2:4 (a name, then the ranks it takes)";
+}
+
+const char *parse_machines(const char *text, struct machine **machines, size_t *count)
+{
+    size_t entries = 1;
+    for (const char *c = text; *c != '\0'; c++)
+        entries += *c == ',';
+    struct machine *list = calloc(entries, sizeof *list);
+    if (list == NULL)
+        return "less (memory is short)";
+    for (size_t i = 0; i < entries; i++) {
+        size_t length = strcspn(text, ",");
+        const char *wanted = parse_machine(text, length, &list[i]);
+        if (wanted != NULL) {
+            machines_free(list, entries);
+            return wanted;
+        }
+        text += length + 1;
+    }
+    *machines = list;
+    *count = entries;
+    return NULL;
+}
+
+void machines_free(struct machine *machines, size_t count)
+{
+    for (size_t i = 0; machines != NULL && i < count; i++)
+        free(machines[i].name);
+    free(machines);
+}
+
+int machines_fill(struct machine *machines, size_t count, int ranks)
+{
+    bool said = false;
+    for (size_t i = 0; i < count; i++)
+        said = said || machines[i].slots > 0;
+    int machine_count = (int)count;
+    int given = 0;
+    for (int i = 0; i < machine_count; i++) {
+        int room = machines[i].slots > 0 ? machines[i].slots : 1;
+        if (ranks > 0 &&
+            !said) /* no sizes at all: an even share each, the first ones get the rest */
+            room = ranks / machine_count + (i < ranks % machine_count);
+        if (ranks > 0 && room > ranks - given)
+            room = ranks - given;
+        machines[i].ranks = room;
+        given += room;
+    }
+    return given < ranks ? 0 : given;
+}
+
+const char *parse_root(const char *text, char **host, int *port)
+{
+    const char *colon = strrchr(text, ':');
+    const char *bracket = strrchr(text, ']');
+    if (bracket != NULL && colon != NULL && colon < bracket)
+        colon = NULL;
+    int number = 0;
+    if (colon != NULL && !parse_count(colon + 1, 1, 65535, &number))
+        return "ADDRESS or ADDRESS:PORT (an IPv6 address in brackets)";
+    size_t length = colon != NULL ? (size_t)(colon - text) : strlen(text);
+    if (length == 0 || (text[0] != '[' && memchr(text, ':', length) != NULL))
+        return "ADDRESS or ADDRESS:PORT (an IPv6 address in brackets)";
+    char *copy = strndup(text, length);
+    if (copy == NULL)
+        return "less (memory is short)";
+    *host = copy;
+    *port = number;
+    return NULL;
+}
+
+bool is_variable_name(const char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (!(c == '_' || isalpha(c) || (i > 0 && isdigit(c))))
+            return false;
+    }
+    return length > 0;
+}

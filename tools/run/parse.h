@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Values on the command line of sparring-run. Functions that return text return NULL, or what
+ * they wanted to see; outputs are written only on success.
+ */
+#ifndef TOOLS_RUN_PARSE_H
+#define TOOLS_RUN_PARSE_H
+
+#include "tools/run/options.h"
+
+/* A whole number from `low` to `high`. */
+bool parse_count(const char *text, int low, int high, int *value);
+/* Seconds, a positive decimal number. */
+const char *parse_seconds(const char *text, double *seconds);
+/* 250kbit, 100mbit, 2.5gbit (decimal powers, as tc has them). */
+const char *parse_rate(const char *text, uint64_t *bits_s);
+/* H1,H2:4,[fd00::1]:2 */
+const char *parse_machines(const char *text, struct machine **machines, size_t *count);
+void machines_free(struct machine *machines, size_t count);
+/* Gives `ranks` ranks to machines block by block (0: as many as there are slots).
+ * Returns how many ranks were given, or 0 when there are not enough slots. */
+int machines_fill(struct machine *machines, size_t count, int ranks);
+/* ADDRESS or ADDRESS:PORT; *host is allocated, *port 0 when there is none. */
+const char *parse_root(const char *text, char **host, int *port);
+/* Is this a name that every shell takes for a variable? `length` characters are looked at. */
+bool is_variable_name(const char *text, size_t length);
+
+#endif
