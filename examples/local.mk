@@ -4,4 +4,20 @@
 examples_libs = libsparring.la -lm
 
 if HAVE_OPENBLAS
+EXTRA_PROGRAMS += examples/train_digits
 endif
+examples_train_digits_CPPFLAGS = $(AM_CPPFLAGS) $(OPENBLAS_CFLAGS)
+examples_train_digits_LDADD = $(examples_libs) $(OPENBLAS_LIBS)
+examples_train_digits_SOURCES = \
+	examples/digits.h \
+	examples/digits_draw.c \
+	examples/digits_idx.c \
+	examples/digits_net.c \
+	examples/digits_net.h \
+	examples/digits_options.c \
+	examples/digits_options.h \
+	examples/digits_report.c \
+	examples/digits_report.h \
+	examples/digits_trace.c \
+	examples/digits_trace.h \
+	examples/train_digits.c

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# A tool: one line in bin_PROGRAMS, its _SOURCES, and its _LDADD.
+# A tool: one line in bin_PROGRAMS, its _SOURCES, and its _LDADD (tools_libs, or spr_static_libs when it looks inside).
 
 # The installed library plus the hidden helpers of base/.
 tools_libs = libsparring.la base/libspr-base.la $(JANSSON_LIBS) $(spr_system_libs)
 
 dist_noinst_SCRIPTS = tools/setup tools/check
 
-# sparring-run needs nothing of the library, so that it also starts ranks where that is not installed.
+# sparring-run needs nothing of the library.
 bin_PROGRAMS += tools/sparring-run
 tools_sparring_run_LDADD =
 tools_sparring_run_SOURCES = \
