@@ -32,6 +32,22 @@ transport_libspr_transport_la_SOURCES += \
 	transport/shm/socket.c \
 	transport/shm/socket.h
 
+# TCP: what both twins share, and the epoll twin.
+transport_libspr_transport_la_SOURCES += \
+	transport/epoll/epoll.c \
+	transport/tcp/accept.c \
+	transport/tcp/address.c \
+	transport/tcp/address.h \
+	transport/tcp/conn.c \
+	transport/tcp/conn.h \
+	transport/tcp/dial.c \
+	transport/tcp/handshake.c \
+	transport/tcp/interface.c \
+	transport/tcp/interface.h \
+	transport/tcp/socket.c \
+	transport/tcp/tcp.c \
+	transport/tcp/tcp.h
+
 if HAVE_URING
 transport_libspr_transport_la_SOURCES +=
 endif

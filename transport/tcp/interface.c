@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "transport/tcp/interface.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Bridges and the host's ends of containers and virtual machines: they are up, have addresses that
+ * look right, and lead to no other host. */
+static const char *const virtual_names[] = {"veth", "docker", "br-", "virbr"};
+
+static bool usable_by_default(const struct ifaddrs *i)
+{
+    if ((i->ifa_flags & IFF_LOOPBACK) || !strcmp(i->ifa_name, "lo"))
+        return false;
+    for (size_t v = 0; v < SPR_ARRAY_LEN(virtual_names); v++)
+        if (!strncmp(i->ifa_name, virtual_names[v], strlen(virtual_names[v])))
+            return false;
+    return true;
+}
+
+static bool is_up(const struct ifaddrs *i) { return (i->ifa_flags & IFF_UP) != 0; }
+
+/* How good an address is on its interface: IPv4, global IPv6, link-local IPv6; 0 = none. */
+static int address_rank(const struct ifaddrs *i, struct spr_tcp_address *a)
+{
+    if (!i->ifa_addr || !spr_tcp_address_from(a, i->ifa_addr))
+        return 0;
+    if (a->family == SPR_TCP_IPV4)
+        return 3;
+    return spr_tcp_address_link_local(a) ? 1 : 2;
+}
+
+static void take(struct spr_tcp_interface *chosen, const struct ifaddrs *i,
+                 const struct spr_tcp_address *a, const char *why)
+{
+    snprintf(chosen->name, sizeof chosen->name, "%s", i->ifa_name);
+    chosen->address = *a;
+    chosen->address.port = 0;
+    chosen->why = why;
+}
+
+/* The best address among interfaces that `fits` accepts; the first wins among equals. */
+static bool best(const struct ifaddrs *all, int least, bool (*fits)(const struct ifaddrs *i),
+                 const char *why, struct spr_tcp_interface *chosen)
+{
+    int found = least - 1;
+
+    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+        struct spr_tcp_address a;
+        int rank = address_rank(i, &a);
+        if (rank > found && is_up(i) && fits(i)) {
+            found = rank;
+            take(chosen, i, &a, why);
+        }
+    }
+    return found >= least;
+}
+
+static bool is_loopback(const struct ifaddrs *i) { return (i->ifa_flags & IFF_LOOPBACK) != 0; }
+
+/* A literal address "192.0.2.1", "2001:db8::1", "fe80::1%eth0" of this host. */
+static bool by_address(const struct ifaddrs *all, const char *item,
+                       struct spr_tcp_interface *chosen)
+{
+    struct spr_tcp_address want = {0}, a;
+    char host[128];
+    char *percent;
+
+    snprintf(host, sizeof host, "%s", item);
+    percent = strchr(host, '%');
+    if (percent)
+        *percent++ = '\0';
+    if (inet_pton(AF_INET, host, want.bytes) == 1)
+        want.family = SPR_TCP_IPV4;
+    else if (inet_pton(AF_INET6, host, want.bytes) == 1)
+        want.family = SPR_TCP_IPV6;
+    else
+        return false;
+    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+        if (!address_rank(i, &a) || !is_up(i) || (percent && strcmp(percent, i->ifa_name)))
+            continue;
+        if (spr_tcp_address_same_host(&a, &want)) {
+            take(chosen, i, &a, "the address asked for");
+            return true;
+        }
+    }
+    return false;
+}
+
+/* By name, link-local addresses are good enough: the user knows the wire. */
+static bool by_name(const struct ifaddrs *all, const char *item, struct spr_tcp_interface *chosen)
+{
+    int found = 0;
+
+    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+        struct spr_tcp_address a;
+        int rank = address_rank(i, &a);
+        if (rank > found && is_up(i) && !strcmp(i->ifa_name, item)) {
+            found = rank;
+            take(chosen, i, &a, "the interface asked for");
+        }
+    }
+    return found > 0;
+}
+
+static bool has_address(const struct ifaddrs *all, const char *name)
+{
+    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+        struct spr_tcp_address a;
+        if (!strcmp(i->ifa_name, name) && address_rank(i, &a))
+            return true;
+    }
+    return false;
+}
+
+/* "lo 127.0.0.1, lo ::1, eth0 192.0.2.2, eth1 (down)": an interface has one entry per address. */
+static void list_interfaces(const struct ifaddrs *all, char *text, size_t bytes)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (const struct ifaddrs *i = all; i && used < bytes; i = i->ifa_next) {
+        struct spr_tcp_address a;
+        char address[SPR_TCP_ADDRESS_TEXT] = "(no address)";
+        bool own = address_rank(i, &a) > 0;
+        if (!own && has_address(all, i->ifa_name))
+            continue;
+        if (own)
+            spr_tcp_address_print(&a, address, sizeof address);
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s %s", used ? ", " : "",
+                                 i->ifa_name, is_up(i) ? address : "(down)");
+    }
+}
+
+static spr_status choose_wanted(const struct ifaddrs *all, const char *wanted, bool loopback_only,
+                                struct spr_tcp_interface *chosen, struct spr_error *error)
+{
+    char exist[400];
+
+    for (const char *p = wanted; *p;) {
+        char item[100];
+        size_t length = strcspn(p, ",");
+        snprintf(item, sizeof item, "%.*s", (int)length, p);
+        p += length + (p[length] == ',');
+        if (!by_name(all, item, chosen) && !by_address(all, item, chosen))
+            continue;
+        if (loopback_only && !chosen->address.loopback)
+            return spr_error_set(error, SPR_ERR_INVALID, -1,
+                                 "interface %s was asked for, but without a secret only loopback "
+                                 "is used (give the job a secret, or set SPARRING_INSECURE=yes)",
+                                 item);
+        chosen->asked = true;
+        return SPR_OK;
+    }
+    list_interfaces(all, exist, sizeof exist);
+    return spr_error_set(error, SPR_ERR_INVALID, -1,
+                         "no interface \"%s\" is up with an address here (SPARRING_INTERFACE); "
+                         "there are: %s",
+                         wanted, exist);
+}
+
+spr_status spr_tcp_interface_choose(const char *wanted, bool loopback_only,
+                                    struct spr_tcp_interface *chosen, struct spr_error *error)
+{
+    struct spr_tcp_interface found = {0};
+    struct ifaddrs *all = NULL;
+    spr_status status = SPR_OK;
+
+    if (getifaddrs(&all))
+        return spr_error_errno(error, SPR_ERR_SYSTEM, -1, errno, "cannot list network interfaces");
+    if (wanted && wanted[0])
+        status = choose_wanted(all, wanted, loopback_only, &found, error);
+    else if (!loopback_only && best(all, 2, usable_by_default, "the first that is up", &found))
+        status = SPR_OK;
+    else if (!best(all, 2, is_loopback,
+                   loopback_only ? "no secret, so this host only" : "no other interface is up",
+                   &found))
+        status =
+            spr_error_set(error, SPR_ERR_SYSTEM, -1, "no network interface is up, not even lo");
+    freeifaddrs(all);
+    if (status == SPR_OK)
+        *chosen = found;
+    return status;
+}

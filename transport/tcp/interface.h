@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Interface: which of this host's addresses the TCP transports use.
+ */
+#ifndef SPR_TRANSPORT_TCP_INTERFACE_H
+#define SPR_TRANSPORT_TCP_INTERFACE_H
+
+#include <stdbool.h>
+
+#include <sparring/status.h>
+
+#include "base/error.h"
+#include "transport/tcp/address.h"
+
+struct spr_tcp_interface {
+    char name[16]; /* IF_NAMESIZE */
+    struct spr_tcp_address address;
+    bool asked;      /* the user named it */
+    const char *why; /* why this one, for the log */
+};
+
+/*
+ * `wanted`: names of interfaces or literal addresses, separated by commas, of which the first that
+ * exists and is up is taken; "" takes the first interface that is up, has an address and is neither
+ * loopback nor made for containers and virtual machines (veth*, docker*, br-*, virbr*), IPv4 before
+ * IPv6, and loopback when there is none. `loopback_only`: nothing but loopback will do.
+ *
+ * Errors: INVALID (none of the wanted exists, is up and has an address, or it is not loopback; the
+ * text lists what exists), SYSTEM.
+ */
+spr_status spr_tcp_interface_choose(const char *wanted, bool loopback_only,
+                                    struct spr_tcp_interface *chosen, struct spr_error *error);
+
+#endif
