@@ -104,7 +104,9 @@ static size_t lay_out(struct topk *t, uintptr_t start)
 
     t->samples = small ? 0 : samples_of(t->n);
     t->spill_room = small ? 0 : spill_of(t->n, t->k);
-    t->temp_room = small ? t->n + SPR_KERNEL_SLACK : spr_max_size(t->spill_room, t->samples);
+    t->temp_room = t->n + SPR_KERNEL_SLACK;
+    if (!small) /* as many on both sides of T */
+        t->temp_room = spr_max_size(2 * t->spill_room, t->samples);
     t->histogram = carve(&at, (small ? 1u << RADIX_LOG2 : SAMPLE_BINS) * sizeof(uint32_t));
     t->sample = carve(&at, t->samples * sizeof(uint32_t));
     t->spill_index = carve(&at, t->spill_room * sizeof(uint32_t));
@@ -207,19 +209,21 @@ static uint32_t sample_bin(const struct topk *t, size_t rank, size_t *above)
     return bin;
 }
 
-/* Neighbours tend to be large together, so the variance of a count over the sample is that of a sum
- * of independent lines: sum of (count per line)^2, between the count and LINE times the count. */
+/* Variance of the number of samples >= lo, as a sum over independent lines: neighbours tend to be
+ * large together, which makes it up to LINE times that of independent elements. */
 static double sample_variance(const struct topk *t, uint32_t lo)
 {
-    uint64_t sum = 0;
+    double lines = (double)(t->samples / LINE);
+    uint64_t sum = 0, squares = 0;
 
     for (size_t l = 0; l < t->samples; l += LINE) {
         uint32_t c = 0;
         for (size_t i = 0; i < LINE; i++)
             c += t->sample[l + i] >= lo;
-        sum += (uint64_t)c * c;
+        sum += c;
+        squares += (uint64_t)c * c;
     }
-    return (double)sum;
+    return (double)squares - (double)sum * (double)sum / lines;
 }
 
 /* Choose the bracket. False: it would catch more candidates than there is room for. */
@@ -231,7 +235,9 @@ static bool choose_bracket(struct topk *t, const struct spr_topk_hint *hint)
     take_sample(t);
     t->rank = rank = rank < 1 ? 1 : rank;
     uint32_t bin = sample_bin(t, rank, &above);
-    t->margin = (size_t)(SIGMAS * sqrt(sample_variance(t, bin << SAMPLE_SHIFT))) + 8;
+    double margin = SIGMAS * sqrt(sample_variance(t, bin << SAMPLE_SHIFT)) + 8;
+    double most = 0.75 * (double)t->spill_room * scale;
+    t->margin = (size_t)(margin < most ? margin : most);
 
     bin = sample_bin(t, rank + t->margin, &above);
     size_t caught = above + t->histogram[bin];

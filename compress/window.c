@@ -130,15 +130,22 @@ static void add_bitmap(struct spr_chunk *c, struct visit *v, float *acc, uint64_
 {
     const struct spr_kernels *kernels = spr_kernels();
     size_t words = spr_div_ceil(v->len, 64);
+    const char *bits = (const char *)c->bitmap + c->next_word * 8;
 
-    for (size_t w = 0; w < words; w += BATCH / 64) {
-        size_t m = spr_min_size(BATCH / 64, words - w);
-        const char *bits = (const char *)c->bitmap + (c->next_word + w) * 8;
-        size_t n = (size_t)kernels->popcount(bits, m);
-
-        kernels->add_bits(acc + w * 64, touched + w, bits, m, next_values(c, v, n), n);
-    }
     c->next_word += words;
+    if (c->vtype == SPR_V_FP32) {
+        const float *values = (const float *)c->values + c->next_entry;
+        c->next_entry +=
+            kernels->add_bits(acc, touched, bits, words, values, c->count - c->next_entry);
+        return;
+    }
+    for (size_t w = 0; w < words; w += BATCH / 64, bits += BATCH / 8) {
+        size_t m = spr_min_size(BATCH / 64, words - w);
+        size_t n = (size_t)kernels->popcount(bits, m);
+        const float *values = next_values(c, v, n);
+
+        kernels->add_bits(acc + w * 64, touched + w, bits, m, values, BATCH);
+    }
 }
 
 static void add_dense(struct spr_chunk *c, struct visit *v, float *acc, uint64_t *touched)

@@ -25,4 +25,35 @@ const struct spr_kernels spr_kernels_scalar = {
     .ascending32 = spr_scalar_ascending32,
 };
 
-const struct spr_kernels *spr_kernels(void) { return &spr_kernels_scalar; }
+#ifdef HAVE_X86
+const struct spr_kernels spr_kernels_avx2 = {
+    .name = "avx2",
+    .fp16_encode = spr_avx2_fp16_encode,
+    .fp16_decode = spr_avx2_fp16_decode,
+    .bf16_encode = spr_avx2_bf16_encode,
+    .bf16_decode = spr_avx2_bf16_decode,
+    .accumulate = spr_avx2_accumulate,
+    .select = spr_avx2_select,
+    .feedback = spr_avx2_feedback,
+    .count = spr_avx2_count,
+    .split = spr_avx2_split,
+    .filter = spr_avx2_filter,
+    .add_at = spr_scalar_add_at, /* AVX2 has no scatter */
+    .add_bits = spr_avx2_add_bits,
+    .add_dense = spr_avx2_add_dense,
+    .positions = spr_avx2_positions,
+    .harvest = spr_avx2_harvest,
+    .popcount = spr_avx2_popcount,
+    .ascending16 = spr_avx2_ascending16,
+    .ascending32 = spr_avx2_ascending32,
+};
+#endif
+
+const struct spr_kernels *spr_kernels(void)
+{
+#ifdef HAVE_X86
+    if (spr_cpu_features() & SPR_CPU_AVX2)
+        return &spr_kernels_avx2;
+#endif
+    return &spr_kernels_scalar;
+}

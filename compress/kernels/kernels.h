@@ -60,15 +60,15 @@ struct spr_kernels {
     /* acc[pos[i]] += value[i], touched bit pos[i] set. pos ascending. */
     void (*add_at)(float *acc, uint64_t *touched, const uint16_t *pos, const float *value,
                    size_t n);
-    /* The same with the positions as a bitmap of `words` 64-bit words (unaligned): the values of
-     * its set bits in order; n = set bits = values. */
-    void (*add_bits)(float *acc, uint64_t *touched, const void *bitmap, size_t words,
-                     const float *value, size_t n);
+    /* The same with the positions as a bitmap of `words` 64-bit words (unaligned), and the values
+     * of its set bits in order. Returns the set bits; at least that many values are `readable`. */
+    size_t (*add_bits)(float *acc, uint64_t *touched, const void *bitmap, size_t words,
+                       const float *value, size_t readable);
     /* acc[i] += value[i] */
     void (*add_dense)(float *acc, const float *value, size_t n);
     /* Positions of the set bits, plus `first`; returns how many. Room for them plus slack. */
     size_t (*positions)(const void *bitmap, size_t words, uint32_t first, uint16_t *pos);
-    /* See spr_window_harvest(); `words` covers the window. */
+    /* See spr_window_harvest(); `words` covers the window. acc is zero where nothing is touched. */
     size_t (*harvest)(float *acc, uint64_t *touched, size_t words, uint16_t *pos, float *val);
     /* Set bits of `words` 64-bit words (unaligned). */
     uint64_t (*popcount)(const void *bitmap, size_t words);
@@ -100,14 +100,19 @@ size_t spr_scalar_filter(const uint32_t *index, const float *value, size_t n, ui
                          size_t *quota, uint32_t *index_out, float *value_out, float *back);
 void spr_scalar_add_at(float *acc, uint64_t *touched, const uint16_t *pos, const float *value,
                        size_t n);
-void spr_scalar_add_bits(float *acc, uint64_t *touched, const void *bitmap, size_t words,
-                         const float *value, size_t n);
+size_t spr_scalar_add_bits(float *acc, uint64_t *touched, const void *bitmap, size_t words,
+                           const float *value, size_t readable);
 void spr_scalar_add_dense(float *acc, const float *value, size_t n);
 size_t spr_scalar_positions(const void *bitmap, size_t words, uint32_t first, uint16_t *pos);
 size_t spr_scalar_harvest(float *acc, uint64_t *touched, size_t words, uint16_t *pos, float *val);
 uint64_t spr_scalar_popcount(const void *bitmap, size_t words);
 _Bool spr_scalar_ascending16(const uint16_t *pos, size_t n);
 _Bool spr_scalar_ascending32(const uint32_t *pos, size_t n);
+
+/* AVX2 has no compress and no expand instruction; these permutations stand in. Byte j of entry m:
+ * compress: the j-th set bit of m; expand: how many set bits of m are below bit j. */
+extern const uint64_t spr_lut_compress[256];
+extern const uint64_t spr_lut_expand[256];
 
 /* AVX2 kernels; the table is in dispatch.c. */
 void spr_avx2_fp16_encode(const float *in, uint16_t *out, size_t n);
@@ -124,8 +129,8 @@ void spr_avx2_count(const float *x, size_t n, const uint32_t t[SPR_COUNT_THRESHO
 size_t spr_avx2_split(const float *value, size_t n, uint32_t hi, uint32_t *below);
 size_t spr_avx2_filter(const uint32_t *index, const float *value, size_t n, uint32_t t,
                        size_t *quota, uint32_t *index_out, float *value_out, float *back);
-void spr_avx2_add_bits(float *acc, uint64_t *touched, const void *bitmap, size_t words,
-                       const float *value, size_t n);
+size_t spr_avx2_add_bits(float *acc, uint64_t *touched, const void *bitmap, size_t words,
+                         const float *value, size_t readable);
 void spr_avx2_add_dense(float *acc, const float *value, size_t n);
 size_t spr_avx2_positions(const void *bitmap, size_t words, uint32_t first, uint16_t *pos);
 size_t spr_avx2_harvest(float *acc, uint64_t *touched, size_t words, uint16_t *pos, float *val);

@@ -22,17 +22,20 @@ void spr_scalar_add_at(float *acc, uint64_t *touched, const uint16_t *pos, const
     }
 }
 
-void spr_scalar_add_bits(float *acc, uint64_t *touched, const void *bitmap, size_t words,
-                         const float *value, size_t n)
+size_t spr_scalar_add_bits(float *acc, uint64_t *touched, const void *bitmap, size_t words,
+                           const float *value, size_t readable)
 {
-    (void)n;
+    size_t n = 0;
+
+    (void)readable;
     for (size_t w = 0; w < words; w++) {
         uint64_t bits = load64(bitmap, w);
 
         touched[w] |= bits;
         for (; bits; bits &= bits - 1)
-            acc[w * 64 + (size_t)__builtin_ctzll(bits)] += *value++;
+            acc[w * 64 + (size_t)__builtin_ctzll(bits)] += value[n++];
     }
+    return n;
 }
 
 void spr_scalar_add_dense(float *acc, const float *value, size_t n)

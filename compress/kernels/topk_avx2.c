@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Two ways to emit, both reading memory once:
+ *
+ *   sparse  test 16 elements at a time, note the groups that hold something, and come back to those
+ *           while they are in L1: no branch that depends on data, little work per empty group
+ *   dense   compress every 8 lanes by a permutation from a table, store all 8, advance by the count
+ */
+#include "compress/kernels/kernels.h"
+
+#include "compress/kernels/lanes_avx2.h"
+
+#define BLOCK 2048 /* elements between the two stages of "sparse" */
+
+struct sink {
+    uint32_t *index;
+    float *value;
+    size_t count;
+};
+
+static inline void put8(struct sink *s, __m256i x, __m256i take, __m256i base)
+{
+    unsigned mask = spr_mask8(take);
+    __m256i lanes = spr_row8(spr_lut_compress, mask);
+
+    spr_store8(s->value + s->count, _mm256_permutevar8x32_epi32(x, lanes));
+    spr_store8(s->index + s->count, _mm256_add_epi32(lanes, base));
+    s->count += (size_t)__builtin_popcount(mask);
+}
+
+static inline __m256i add8(const float *r, const float *g)
+{
+    return _mm256_castps_si256(_mm256_add_ps(_mm256_loadu_ps(r), _mm256_loadu_ps(g)));
+}
+
+/* n is a multiple of 8. */
+static inline void emit_dense(float *r, const float *x, const float *g, size_t n, uint32_t lo,
+                              uint32_t base, struct sink *s)
+{
+    const __m256i low = spr_at_least8(lo);
+    __m256i at = _mm256_set1_epi32((int)base);
+
+    for (size_t i = 0; i < n; i += 8) {
+        __m256i v = g ? add8(r + i, g + i) : spr_load8(x + i);
+        __m256i take = _mm256_cmpgt_epi32(spr_magnitude8(v), low);
+
+        if (g)
+            spr_store8(r + i, _mm256_andnot_si256(take, v));
+        put8(s, v, take, at);
+        at = _mm256_add_epi32(at, _mm256_set1_epi32(8));
+    }
+}
+
+/* n is a multiple of 16, at most BLOCK. */
+static inline void emit_sparse(float *r, const float *x, const float *g, size_t n, uint32_t lo,
+                               uint32_t base, struct sink *s)
+{
+    const __m256i low = spr_at_least8(lo);
+    uint32_t groups[BLOCK / 16 + 1];
+    size_t found = 0;
+
+    for (size_t i = 0; i < n; i += 16) {
+        __m256i a = g ? add8(r + i, g + i) : spr_load8(x + i);
+        __m256i b = g ? add8(r + i + 8, g + i + 8) : spr_load8(x + i + 8);
+        __m256i any = _mm256_or_si256(_mm256_cmpgt_epi32(spr_magnitude8(a), low),
+                                      _mm256_cmpgt_epi32(spr_magnitude8(b), low));
+
+        if (g) {
+            spr_store8(r + i, a);
+            spr_store8(r + i + 8, b);
+        }
+        groups[found] = (uint32_t)i;
+        found += !_mm256_testz_si256(any, any);
+    }
+    const float *from = g ? r : x;
+    for (size_t j = 0; j < found; j++) {
+        size_t i = groups[j];
+        __m256i a = spr_load8(from + i), b = spr_load8(from + i + 8);
+        __m256i take_a = _mm256_cmpgt_epi32(spr_magnitude8(a), low);
+        __m256i take_b = _mm256_cmpgt_epi32(spr_magnitude8(b), low);
+
+        put8(s, a, take_a, _mm256_set1_epi32((int)(base + groups[j])));
+        put8(s, b, take_b, _mm256_set1_epi32((int)(base + groups[j] + 8)));
+        if (g) {
+            spr_store8(r + i, _mm256_andnot_si256(take_a, a));
+            spr_store8(r + i + 8, _mm256_andnot_si256(take_b, b));
+        }
+    }
+}
+
+size_t spr_avx2_select(const float *x, size_t n, uint32_t lo, uint32_t base, _Bool dense,
+                       uint32_t *index, float *value)
+{
+    struct sink s = {.index = index, .value = value};
+    size_t done = n & ~(size_t)15;
+
+    if (dense)
+        emit_dense(NULL, x, NULL, done, lo, base, &s);
+    else
+        for (size_t i = 0; i < done; i += BLOCK)
+            emit_sparse(NULL, x + i, NULL, done - i < BLOCK ? done - i : BLOCK, lo,
+                        base + (uint32_t)i, &s);
+    return s.count + spr_scalar_select(x + done, n - done, lo, base + (uint32_t)done, dense,
+                                       index + s.count, value + s.count);
+}
+
+size_t spr_avx2_feedback(float *r, const float *g, size_t n, uint32_t lo, uint32_t base,
+                         _Bool dense, uint32_t *index, float *value)
+{
+    struct sink s = {.index = index, .value = value};
+    size_t done = n & ~(size_t)15;
+
+    if (dense)
+        emit_dense(r, NULL, g, done, lo, base, &s);
+    else
+        for (size_t i = 0; i < done; i += BLOCK)
+            emit_sparse(r + i, NULL, g + i, done - i < BLOCK ? done - i : BLOCK, lo,
+                        base + (uint32_t)i, &s);
+    return s.count + spr_scalar_feedback(r + done, g + done, n - done, lo, base + (uint32_t)done,
+                                         dense, index + s.count, value + s.count);
+}
+
+void spr_avx2_accumulate(float *r, const float *g, size_t n)
+{
+    size_t i = 0;
+
+    for (; i + 8 <= n; i += 8)
+        spr_store8(r + i, add8(r + i, g + i));
+    spr_scalar_accumulate(r + i, g + i, n - i);
+}
+
+void spr_avx2_count(const float *x, size_t n, const uint32_t t[SPR_COUNT_THRESHOLDS],
+                    uint64_t counts[SPR_COUNT_THRESHOLDS])
+{
+    __m256i low[SPR_COUNT_THRESHOLDS], sum[SPR_COUNT_THRESHOLDS];
+    size_t i = 0;
+
+    for (size_t j = 0; j < SPR_COUNT_THRESHOLDS; j++) {
+        low[j] = spr_at_least8(t[j]);
+        sum[j] = _mm256_setzero_si256();
+    }
+    /* A lane counts to at most n / 8 <= 2^29. */
+    for (; i + 8 <= n; i += 8) {
+        __m256i mag = spr_magnitude8(spr_load8(x + i));
+
+        for (size_t j = 0; j < SPR_COUNT_THRESHOLDS; j++)
+            sum[j] = _mm256_sub_epi32(sum[j], _mm256_cmpgt_epi32(mag, low[j]));
+    }
+    for (size_t j = 0; j < SPR_COUNT_THRESHOLDS; j++) {
+        uint32_t lanes[8];
+
+        spr_store8(lanes, sum[j]);
+        for (size_t l = 0; l < 8; l++)
+            counts[j] += lanes[l];
+    }
+    spr_scalar_count(x + i, n - i, t, counts);
+}
+
+size_t spr_avx2_split(const float *value, size_t n, uint32_t hi, uint32_t *below)
+{
+    const __m256i high = spr_at_least8(hi);
+    size_t i = 0, m = 0;
+
+    for (; i + 8 <= n; i += 8) {
+        __m256i mag = spr_magnitude8(spr_load8(value + i));
+        unsigned mask = ~spr_mask8(_mm256_cmpgt_epi32(mag, high)) & 0xff;
+        __m256i lanes = spr_row8(spr_lut_compress, mask);
+
+        spr_store8(below + m, _mm256_permutevar8x32_epi32(mag, lanes));
+        m += (size_t)__builtin_popcount(mask);
+    }
+    return m + spr_scalar_split(value + i, n - i, hi, below + m);
+}
+
+size_t spr_avx2_filter(const uint32_t *index, const float *value, size_t n, uint32_t t,
+                       size_t *quota, uint32_t *index_out, float *value_out, float *back)
+{
+    const __m256i limit = _mm256_set1_epi32((int)t);
+    size_t i = 0, m = 0;
+
+    for (; i + 8 <= n; i += 8) {
+        __m256i v = spr_load8(value + i), at = spr_load8(index + i), mag = spr_magnitude8(v);
+        unsigned keep = spr_mask8(_mm256_cmpgt_epi32(mag, limit));
+        unsigned equal = spr_mask8(_mm256_cmpeq_epi32(mag, limit));
+
+        for (; equal && *quota > 0; equal &= equal - 1, --*quota)
+            keep |= equal & -equal;
+        /* Before the stores: the output may be the input. */
+        if (back)
+            for (unsigned drop = ~keep & 0xff; drop; drop &= drop - 1) {
+                size_t l = i + (size_t)__builtin_ctz(drop);
+                back[index[l]] = value[l];
+            }
+        __m256i lanes = spr_row8(spr_lut_compress, keep);
+        spr_store8(value_out + m, _mm256_permutevar8x32_epi32(v, lanes));
+        spr_store8(index_out + m, _mm256_permutevar8x32_epi32(at, lanes));
+        m += (size_t)__builtin_popcount(keep);
+    }
+    return m + spr_scalar_filter(index + i, value + i, n - i, t, quota, index_out + m,
+                                 value_out + m, back);
+}
