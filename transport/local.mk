@@ -11,12 +11,19 @@ transport_libspr_transport_la_SOURCES += \
 	transport/bootstrap/auth_wire.h \
 	transport/bootstrap/bootstrap.h
 
-# Frames, bucket memory.
+# Tagged messages over links, frames, bucket memory, options.
 transport_libspr_transport_la_SOURCES += \
+	transport/channel.c \
+	transport/channel.h \
+	transport/channel_private.h \
+	transport/channel_receive.c \
 	transport/frame.c \
 	transport/frame.h \
 	transport/memory.c \
-	transport/memory.h
+	transport/memory.h \
+	transport/options.c \
+	transport/options.h \
+	transport/transport.h
 
 # Shared memory.
 transport_libspr_transport_la_SOURCES += \
