@@ -26,6 +26,10 @@ tests_multi_test_transport_shm_SOURCES = \
 	tests/multi/shm_node.c \
 	tests/multi/shm_node.h
 
+# These run the programs of tools/, so they need nothing of the library.
+test_programs += tests/cli/test_sparring_run
+tests_cli_test_sparring_run_LDADD = $(CMOCKA_LIBS)
+
 if HAVE_CMOCKA
 check_PROGRAMS += $(test_programs)
 TESTS += $(test_programs)
