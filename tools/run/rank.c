@@ -26,6 +26,7 @@ struct ends {
     int input;
     int output;
     int error;
+    int report;
 };
 
 /* A step of the child between fork and exec. False with errno set. */
@@ -86,10 +87,21 @@ static bool bind_to_cpu(const struct job *job, const struct rank *rank, const st
     return sched_setaffinity(0, sizeof one, &one) == 0;
 }
 
+/* Moves a descriptor to the lowest number that the program will not find taken: shells know one
+ * digit only. */
+static int settle(int fd, const struct ends *ends)
+{
+    for (int number = STDERR_FILENO + 1; number < fd; number++) {
+        int flags = fcntl(number, F_GETFD);
+        if (number != ends->report && (flags < 0 || (flags & FD_CLOEXEC) != 0))
+            return dup2(fd, number) == number && close(fd) == 0 ? number : -1;
+    }
+    return fd;
+}
+
 /* A sealed memory file of its own per rank, so that no rank moves the offset of another. */
 static bool pass_secret(const struct job *job, const struct rank *rank, const struct ends *ends)
 {
-    (void)ends;
     if (rank->control_fd >= 0)
         return true;
 #ifdef MFD_NOEXEC_SEAL
@@ -100,6 +112,7 @@ static bool pass_secret(const struct job *job, const struct rank *rank, const st
     int fd = memfd_create("sparring-secret", MFD_ALLOW_SEALING);
 #endif
     char text[16];
+    fd = fd >= 0 ? settle(fd, ends) : -1;
     snprintf(text, sizeof text, "%d", fd);
     return fd >= 0 && write(fd, job->secret, SECRET_BYTES) == SECRET_BYTES &&
            lseek(fd, 0, SEEK_SET) == 0 &&
@@ -122,6 +135,22 @@ static bool set_environment(const struct job *job, const struct rank *rank, cons
     return set;
 }
 
+/* Is there a file of this name in any folder of PATH? A folder that may not be searched makes
+ * execvp say "Permission denied" for a name that is nowhere. */
+static bool is_in_path(const char *name)
+{
+    char path[4096];
+    const char *folder = getenv("PATH");
+    while (folder != NULL && *folder != '\0') {
+        int length = (int)strcspn(folder, ":");
+        snprintf(path, sizeof path, "%.*s/%s", length, folder, name);
+        if (access(path, F_OK) == 0)
+            return true;
+        folder += length + (folder[length] == ':');
+    }
+    return false;
+}
+
 static bool run_program(const struct job *job, const struct rank *rank, const struct ends *ends)
 {
     (void)ends;
@@ -132,6 +161,8 @@ static bool run_program(const struct job *job, const struct rank *rank, const st
     sigprocmask(SIG_SETMASK, &job->original_mask, NULL);
     execvp(words[0], words);
     int saved = errno;
+    if (saved == EACCES && strchr(words[0], '/') == NULL && !is_in_path(words[0]))
+        saved = ENOENT;
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, NULL); /* the report goes out whole */
@@ -155,7 +186,7 @@ static const struct {
 enum { STEP_COUNT = sizeof steps / sizeof steps[0] };
 
 static void child(const struct job *job, const struct rank *rank, const struct ends *ends,
-                  pid_t keeper, int report_fd)
+                  pid_t keeper)
 {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -165,7 +196,7 @@ static void child(const struct job *job, const struct rank *rank, const struct e
     while (report.step < STEP_COUNT && steps[report.step].run(job, rank, ends))
         report.step++;
     report.error = errno;
-    (void)!write(report_fd, &report, sizeof report);
+    (void)!write(ends->report, &report, sizeof report);
     _exit(127);
 }
 
@@ -225,7 +256,7 @@ static bool open_ends(const struct job *job, struct rank *rank, struct ends *end
 
 static void close_ends(const struct ends *ends)
 {
-    const int fds[] = {ends->input, ends->output, ends->error};
+    const int fds[] = {ends->input, ends->output, ends->error, ends->report};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (fds[i] >= 0)
             close(fds[i]);
@@ -234,19 +265,18 @@ static void close_ends(const struct ends *ends)
 
 bool rank_start(struct job *job, struct rank *rank)
 {
-    struct ends ends = {-1, -1, -1};
-    int report_fds[2] = {-1, -1};
+    struct ends ends = {-1, -1, -1, -1};
+    int report_fd = -1;
     struct report report = {0};
     pid_t keeper = getpid();
     pid_t pid = -1;
-    if (open_ends(job, rank, &ends) && pipe2(report_fds, O_CLOEXEC) == 0)
+    if (open_ends(job, rank, &ends) && open_pipe(&report_fd, &ends.report, false) &&
+        fcntl(report_fd, F_SETFL, 0) == 0)
         pid = fork();
     if (pid == 0)
-        child(job, rank, &ends, keeper, report_fds[1]);
+        child(job, rank, &ends, keeper);
     int saved = errno;
     close_ends(&ends);
-    if (report_fds[1] >= 0)
-        close(report_fds[1]);
     errno = saved;
     if (pid < 0) {
         say_errno("cannot start rank %d", rank->index);
@@ -256,8 +286,8 @@ bool rank_start(struct job *job, struct rank *rank)
     setpgid(pid, pid);
     rank->pid = pid;
     job->alive++;
-    ssize_t got = read(report_fds[0], &report, sizeof report);
-    close(report_fds[0]);
+    ssize_t got = read(report_fd, &report, sizeof report);
+    close(report_fd);
     if (got != sizeof report)
         return true;
     refuse(job, rank, &report);
