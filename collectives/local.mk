@@ -1,4 +1,21 @@
 # SPDX-License-Identifier: BSD-2-Clause
 
 noinst_LTLIBRARIES += collectives/libspr-collectives.la
-collectives_libspr_collectives_la_SOURCES =
+collectives_libspr_collectives_la_SOURCES = \
+	collectives/api.c \
+	collectives/barrier.c \
+	collectives/collective.c \
+	collectives/collective.h \
+	collectives/comm.c \
+	collectives/comm.h \
+	collectives/create.c \
+	collectives/direct.c \
+	collectives/flat.c \
+	collectives/query.c \
+	collectives/reduce.c \
+	collectives/reduce.h \
+	collectives/ring.c \
+	collectives/select.c \
+	collectives/sparse.c \
+	collectives/sparse.h \
+	collectives/sparse_result.c

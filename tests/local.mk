@@ -19,6 +19,14 @@ test_programs = \
 	tests/unit/test_memory
 test_scripts =
 
+# Over simulated links.
+test_programs += tests/sim/test_collectives
+tests_sim_test_collectives_SOURCES = \
+	tests/sim/test_collectives.c \
+	tests/sim/world.c \
+	tests/sim/world.h
+tests_sim_test_collectives_LDADD = transport/libspr-sim.la $(LDADD) -lm
+
 # The same, of several files.
 test_programs += tests/multi/test_transport_shm
 tests_multi_test_transport_shm_SOURCES = \

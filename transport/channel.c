@@ -304,6 +304,8 @@ void spr_channel_grant(struct spr_channel_peer *p, const struct spr_frame *f)
             return;
         }
     }
+    if (!p->channel->events.running(p->channel->events.ctx, f->operation))
+        return;
     e = spr_pool_get(&p->channel->early_pool);
     if (!e) {
         spr_channel_fail(p, SPR_ERR_NOMEM, "no memory for a grant");
@@ -311,6 +313,27 @@ void spr_channel_grant(struct spr_channel_peer *p, const struct spr_frame *f)
     }
     *e = (struct early){.kind = EARLY_GRANT, .operation = f->operation, .step = f->step};
     spr_list_push_back(&p->early, &e->node);
+}
+
+void spr_channel_withdraw(struct spr_channel *ch, struct spr_recv *r)
+{
+    (void)ch;
+    spr_list_remove(&r->node);
+}
+
+void spr_channel_forget(struct spr_channel *ch, uint32_t operation)
+{
+    struct spr_list *it, *next;
+
+    for (int r = 0; r < ch->size; r++) {
+        struct spr_channel_peer *p = &ch->peers[r];
+        spr_list_for_each_safe(it, next, &p->early)
+        {
+            struct early *e = spr_list_entry(it, struct early, node);
+            if (e->operation == operation)
+                spr_channel_drop_early(p, e);
+        }
+    }
 }
 
 /* Stopping ------------------------------------------------------------------------------------- */
@@ -336,7 +359,7 @@ void spr_channel_stop(struct spr_channel *ch, spr_status status, int blamed, con
     ch->status = status;
     for (int r = 0; r < ch->size; r++) {
         struct spr_channel_peer *p = &ch->peers[r];
-        if (r != blamed && p->link && p->link->state == SPR_LINK_UP)
+        if (p->link && p->link->state == SPR_LINK_UP)
             spr_channel_send_control(p, SPR_FRAME_ABORT, 0, 0, (uint32_t)blamed,
                                      (uint64_t)(uint32_t)status, text);
         cancel_waiting(p, status);

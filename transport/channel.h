@@ -78,6 +78,9 @@ struct spr_channel_events {
      * said so. The channel has already stopped; the owner completes its operations as their messages
      * come back. */
     void (*failed)(void *ctx, spr_status status, int rank, int told_by, const char *text);
+    /* Is this operation running or still to be posted here? A grant for one that is over is dropped: a
+     * receiver may post more receives than the sender turns out to need. */
+    bool (*running)(void *ctx, uint32_t operation);
     void *ctx;
 };
 
@@ -111,6 +114,11 @@ void spr_channel_send(struct spr_channel *ch, struct spr_send *send);
 void spr_channel_receive(struct spr_channel *ch, struct spr_recv *recv);
 /* Give the data of a completed receive back (borrowed or kept early data). Harmless for others. */
 void spr_channel_release(struct spr_channel *ch, struct spr_recv *recv);
+
+/* Take a posted receive back, before anything arrived for it; done() is not called. */
+void spr_channel_withdraw(struct spr_channel *ch, struct spr_recv *recv);
+/* An operation is over: forget grants for it that were not used. */
+void spr_channel_forget(struct spr_channel *ch, uint32_t operation);
 
 /*
  * Stop: messages that wait are completed with `status` now; those under way when they come back. Tells

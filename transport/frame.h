@@ -34,8 +34,8 @@
 #define SPR_FRAME_MAGIC 0x31525053u /* "SPR1" */
 #define SPR_FRAME_VERSION 1
 #define SPR_FRAME_BYTES 64
-/* Largest payload of one frame; collectives cut their data accordingly. */
-#define SPR_FRAME_MAX_PAYLOAD ((size_t)256 << 10)
+/* Largest payload of one frame: 256 KiB of values, and room for the bitmap of a sparse window. */
+#define SPR_FRAME_MAX_PAYLOAD ((size_t)272 << 10)
 
 enum spr_frame_type {
     SPR_FRAME_DATA = 1, /* a message (operation, step) */

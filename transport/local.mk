@@ -61,4 +61,6 @@ endif
 
 # The simulated transport is for tests and sparring-sim, never in libsparring.so.
 noinst_LTLIBRARIES += transport/libspr-sim.la
-transport_libspr_sim_la_SOURCES =
+transport_libspr_sim_la_SOURCES = \
+	transport/sim/sim.c \
+	transport/sim/sim.h

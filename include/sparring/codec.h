@@ -51,10 +51,10 @@ spr_status spr_codec_load(spr_codec *codec, const void *buffer, size_t bytes);
 
 /*
  * gradient: `elements` floats, in: this rank's gradient, out: the sum or average over ranks of what each
- * rank's codec selected. residual' = residual + gradient - sent. When the request fails the gradient is
- * left as it was and the residual is put back, exact to the bit, with the gradient absorbed: a retry
- * of the same call sends the same bits and does not add the gradient twice (spr_codec_drop ends
- * that: the step is dropped, its gradient stays in the residual).
+ * rank's codec selected. residual' = residual + gradient - sent. When the request fails, what was to be
+ * sent goes back into the residual, exact to the bit, and the gradient is absorbed there (the buffer's
+ * contents are then undefined): a retry of the same call sends the same bits and does not read the
+ * gradient again; after spr_codec_drop the step is dropped and its gradient stays in the residual.
  * op: SPR_SUM or SPR_AVG.
  */
 spr_status spr_icompressed_allreduce(spr_comm *comm, spr_codec *codec, float *gradient, spr_op op,

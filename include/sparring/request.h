@@ -30,7 +30,7 @@ void spr_cancel(spr_request *request);
 
 /*
  * Call `done(ctx, status)` once when the request completes, from the thread that progresses (at once
- * when it is complete already). It must not block or call into the communicator, except to post or free.
+ * when it is complete already). It must not block or call into the communicator.
  */
 void spr_on_complete(spr_request *request, void (*done)(void *ctx, spr_status status), void *ctx);
 

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * The public collectives: check the arguments, make a plan, post it.
+ */
+#include <string.h>
+
+#include "collectives/collective.h"
+#include "compress/codec.h"
+
+static spr_status check(const spr_comm *comm, size_t count, spr_dtype dtype, spr_op op,
+                        const void *send, const void *recv)
+{
+    size_t size = spr_dtype_size(dtype);
+
+    if (!comm || size == 0 || op < 0 || op >= SPR_OP_COUNT)
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
+                             "invalid argument: communicator, element type %d or operation %d", dtype,
+                             op);
+    if (count > 0 && (!send || !recv))
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm->rank,
+                             "rank %d: NULL buffer for %zu elements", comm->rank, count);
+    if (count > SIZE_MAX / 16 / (size_t)comm->size)
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm->rank,
+                             "rank %d: count %zu is too large", comm->rank, count);
+    return SPR_OK;
+}
+
+/* Every collective in its two forms. `prepare` fills the plan. */
+#define POST(prepare)                                                                              \
+    struct spr_plan plan = {0};                                                                    \
+    spr_status status;                                                                             \
+    spr_error_clear(spr_thread_error());                                                           \
+    status = prepare;                                                                              \
+    if (status)                                                                                    \
+        return status;                                                                             \
+    return spr_collective_post(comm, &plan, options, NULL, false, request)
+#define RUN(prepare)                                                                               \
+    struct spr_plan plan = {0};                                                                    \
+    spr_status status;                                                                             \
+    spr_error_clear(spr_thread_error());                                                           \
+    status = prepare;                                                                              \
+    if (status)                                                                                    \
+        return status;                                                                             \
+    return spr_collective_run(comm, &plan, options, NULL)
+
+static spr_status dense_plan(struct spr_plan *plan, const spr_comm *comm,
+                             enum spr_collective collective, const void *send, void *recv,
+                             size_t count, spr_dtype dtype, spr_op op, int root)
+{
+    spr_status status = check(comm, count, dtype, op, send, recv);
+
+    if (status)
+        return status;
+    if (root < 0 || root >= comm->size)
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm->rank,
+                             "rank %d: root %d is not one of %d ranks", comm->rank, root,
+                             comm->size);
+    *plan = (struct spr_plan){.collective = collective, .dtype = dtype, .op = op, .root = root,
+                              .count = count, .send = send, .recv = recv};
+    return SPR_OK;
+}
+
+spr_status spr_iallreduce(spr_comm *comm, const void *send, void *recv, size_t count,
+                          spr_dtype dtype, spr_op op, const spr_call_options *options,
+                          spr_request **request)
+{
+    POST(dense_plan(&plan, comm, SPR_C_ALLREDUCE, send, recv, count, dtype, op, 0));
+}
+
+spr_status spr_allreduce(spr_comm *comm, const void *send, void *recv, size_t count,
+                         spr_dtype dtype, spr_op op, const spr_call_options *options)
+{
+    RUN(dense_plan(&plan, comm, SPR_C_ALLREDUCE, send, recv, count, dtype, op, 0));
+}
+
+spr_status spr_ireduce_scatter(spr_comm *comm, const void *send, void *recv, size_t count,
+                               spr_dtype dtype, spr_op op, const spr_call_options *options,
+                               spr_request **request)
+{
+    POST(dense_plan(&plan, comm, SPR_C_REDUCE_SCATTER, send, recv, count, dtype, op, 0));
+}
+
+spr_status spr_reduce_scatter(spr_comm *comm, const void *send, void *recv, size_t count,
+                              spr_dtype dtype, spr_op op, const spr_call_options *options)
+{
+    RUN(dense_plan(&plan, comm, SPR_C_REDUCE_SCATTER, send, recv, count, dtype, op, 0));
+}
+
+spr_status spr_iallgather(spr_comm *comm, const void *send, void *recv, size_t count,
+                          spr_dtype dtype, const spr_call_options *options, spr_request **request)
+{
+    POST(dense_plan(&plan, comm, SPR_C_ALLGATHER, send, recv, count, dtype, SPR_SUM, 0));
+}
+
+spr_status spr_allgather(spr_comm *comm, const void *send, void *recv, size_t count,
+                         spr_dtype dtype, const spr_call_options *options)
+{
+    RUN(dense_plan(&plan, comm, SPR_C_ALLGATHER, send, recv, count, dtype, SPR_SUM, 0));
+}
+
+spr_status spr_ibroadcast(spr_comm *comm, void *buffer, size_t count, spr_dtype dtype, int root,
+                          const spr_call_options *options, spr_request **request)
+{
+    POST(dense_plan(&plan, comm, SPR_C_BROADCAST, buffer, buffer, count, dtype, SPR_SUM, root));
+}
+
+spr_status spr_broadcast(spr_comm *comm, void *buffer, size_t count, spr_dtype dtype, int root,
+                         const spr_call_options *options)
+{
+    RUN(dense_plan(&plan, comm, SPR_C_BROADCAST, buffer, buffer, count, dtype, SPR_SUM, root));
+}
+
+spr_status spr_ibarrier(spr_comm *comm, const spr_call_options *options, spr_request **request)
+{
+    POST(dense_plan(&plan, comm, SPR_C_BARRIER, NULL, NULL, 0, SPR_FP32, SPR_SUM, 0));
+}
+
+spr_status spr_barrier(spr_comm *comm, const spr_call_options *options)
+{
+    RUN(dense_plan(&plan, comm, SPR_C_BARRIER, NULL, NULL, 0, SPR_FP32, SPR_SUM, 0));
+}
+
+/* Sparse --------------------------------------------------------------------------------------- */
+
+static spr_status sparse_plan(struct spr_plan *plan, const spr_comm *comm, const spr_sparse *send,
+                              size_t elements, float *dense, spr_sparse *list, spr_op op)
+{
+    if (!comm || !send || (send->count && (!send->index || !send->value)) ||
+        (list && list->capacity && (!list->index || !list->value)))
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
+                             "invalid argument: NULL communicator or list");
+    if (op != SPR_SUM && op != SPR_AVG)
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm->rank,
+                             "rank %d: sparse allreduce knows sum and avg only", comm->rank);
+    if (elements > (uint64_t)1 << 32 || send->count > elements)
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm->rank,
+                             "rank %d: %zu entries of %zu positions (at most 2^32)", comm->rank,
+                             send->count, elements);
+    *plan = (struct spr_plan){.collective = SPR_C_SPARSE_ALLREDUCE, .dtype = SPR_FP32, .op = op,
+                              .count = elements, .index = send->index, .value = send->value,
+                              .entries = send->count, .dense = dense, .list = list};
+    return SPR_OK;
+}
+
+spr_status spr_isparse_allreduce(spr_comm *comm, const spr_sparse *send, size_t elements,
+                                 float *dense, spr_sparse *list, spr_op op,
+                                 const spr_call_options *options, spr_request **request)
+{
+    POST(sparse_plan(&plan, comm, send, elements, dense, list, op));
+}
+
+spr_status spr_sparse_allreduce(spr_comm *comm, const spr_sparse *send, size_t elements,
+                                float *dense, spr_sparse *list, spr_op op,
+                                const spr_call_options *options)
+{
+    RUN(sparse_plan(&plan, comm, send, elements, dense, list, op));
+}
+
+/* Compressed ----------------------------------------------------------------------------------- */
+
+static spr_status compressed_plan(struct spr_plan *plan, const spr_comm *comm, spr_codec *codec,
+                                  float *gradient, spr_op op)
+{
+    struct spr_codec_step step;
+    spr_status status;
+
+    if (!comm || !codec || !gradient || (op != SPR_SUM && op != SPR_AVG))
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
+                             "invalid argument of the compressed allreduce");
+    status = spr_codec_begin(codec, gradient, &step);
+    if (status)
+        return status;
+    *plan = (struct spr_plan){.collective = step.dense ? SPR_C_ALLREDUCE : SPR_C_SPARSE_ALLREDUCE,
+                              .dtype = SPR_FP32, .op = op, .count = spr_codec_elements(codec),
+                              .send = step.vector, .recv = gradient, .index = step.index,
+                              .value = step.value, .entries = step.count, .dense = gradient,
+                              .vtype = step.vtype, .codec_hash = spr_codec_hash(codec)};
+    return SPR_OK;
+}
+
+/* Select in the caller's thread: bucket i is compressed while the library's thread moves bucket i-1. */
+static spr_status compressed_post(spr_comm *comm, spr_codec *codec, float *gradient, spr_op op,
+                                  const spr_call_options *options, bool soon, spr_request **request)
+{
+    struct spr_plan plan = {0};
+    uint64_t begin = spr_monotonic_ns();
+    spr_status status;
+
+    spr_error_clear(spr_thread_error());
+    status = compressed_plan(&plan, comm, codec, gradient, op);
+    if (status)
+        return status;
+    pthread_mutex_lock(&comm->lock);
+    comm->counters.select_ns += spr_monotonic_ns() - begin;
+    pthread_mutex_unlock(&comm->lock);
+    status = spr_collective_post(comm, &plan, options, codec, soon, request);
+    if (status)
+        spr_codec_abort(codec);
+    return status;
+}
+
+spr_status spr_icompressed_allreduce(spr_comm *comm, spr_codec *codec, float *gradient, spr_op op,
+                                     const spr_call_options *options, spr_request **request)
+{
+    return compressed_post(comm, codec, gradient, op, options, false, request);
+}
+
+spr_status spr_compressed_allreduce(spr_comm *comm, spr_codec *codec, float *gradient, spr_op op,
+                                    const spr_call_options *options)
+{
+    spr_request *rq = NULL;
+    spr_status status = compressed_post(comm, codec, gradient, op, options, true, &rq);
+
+    return status ? status : spr_wait(&rq, -1.0);
+}

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "collectives/collective.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/crc32c.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "compress/codec.h"
+
+#define ARENA_BLOCK_BYTES ((size_t)64 << 10)
+
+const char *const spr_collective_names[SPR_C_COUNT] = {
+    "allreduce", "reduce_scatter", "allgather", "broadcast", "barrier", "sparse_allreduce",
+};
+
+/* Messages ------------------------------------------------------------------------------------- */
+
+static void mark_ready(spr_request *rq)
+{
+    if (spr_list_empty(&rq->ready_node))
+        spr_list_push_back(&rq->comm->ready, &rq->ready_node);
+}
+
+static void send_done(struct spr_send *send, spr_status status)
+{
+    struct spr_out *out = spr_container_of(send, struct spr_out, send);
+
+    (void)status; /* a failure has revoked the communicator already */
+    out->busy = false;
+    out->rq->outstanding--;
+    mark_ready(out->rq);
+}
+
+static void receive_done(struct spr_recv *recv, spr_status status)
+{
+    struct spr_in *in = spr_container_of(recv, struct spr_in, recv);
+
+    in->state = status ? SPR_IN_FREE : SPR_IN_ARRIVED;
+    in->rq->outstanding--;
+    mark_ready(in->rq);
+}
+
+void spr_post_send(spr_request *rq, struct spr_out *out, int peer, uint32_t step, const void *data,
+                   size_t bytes, bool eager)
+{
+    assert(!out->busy);
+    out->rq = rq;
+    out->busy = true;
+    out->send.peer = peer;
+    out->send.operation = rq->operation;
+    out->send.step = step;
+    out->send.descriptor = rq->descriptor;
+    out->send.data = data;
+    out->send.bytes = bytes;
+    out->send.eager = eager;
+    out->send.done = send_done;
+    rq->outstanding++;
+    spr_channel_send(&rq->comm->channel, &out->send);
+}
+
+void spr_post_receive(spr_request *rq, struct spr_in *in, int peer, uint32_t step, void *into,
+                      size_t capacity, bool eager)
+{
+    assert(in->state == SPR_IN_FREE);
+    in->rq = rq;
+    in->state = SPR_IN_POSTED;
+    in->recv.peer = peer;
+    in->recv.operation = rq->operation;
+    in->recv.step = step;
+    in->recv.descriptor = rq->descriptor;
+    in->recv.into = into;
+    in->recv.capacity = capacity;
+    in->recv.eager = eager;
+    in->recv.done = receive_done;
+    rq->outstanding++;
+    spr_channel_receive(&rq->comm->channel, &in->recv);
+}
+
+void spr_withdraw_receive(struct spr_in *in)
+{
+    spr_channel_withdraw(&in->rq->comm->channel, &in->recv);
+    in->state = SPR_IN_FREE;
+    in->rq->outstanding--;
+}
+
+void spr_in_release(struct spr_in *in)
+{
+    spr_channel_release(&in->rq->comm->channel, &in->recv);
+    in->state = SPR_IN_FREE;
+}
+
+void spr_in_release_all(struct spr_in *in, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (in[i].state == SPR_IN_ARRIVED)
+            spr_in_release(&in[i]);
+}
+
+char *spr_comm_buffer_get(spr_comm *comm) { return spr_pool_get(&comm->buffers); }
+
+void spr_comm_buffer_put(spr_comm *comm, char *buffer)
+{
+    if (buffer)
+        spr_pool_put(&comm->buffers, buffer);
+}
+
+/* Life of a request ---------------------------------------------------------------------------- */
+
+/* What must be equal on all ranks. */
+static uint64_t describe(const spr_request *rq)
+{
+    const struct spr_plan *p = &rq->plan;
+    uint64_t h = 0;
+    const uint64_t fields[] = {(uint64_t)p->collective, (uint64_t)p->dtype, (uint64_t)p->op,
+                               (uint64_t)(uint32_t)p->root, p->count, (uint64_t)p->vtype,
+                               p->codec_hash, (uint64_t)rq->comm->size,
+                               spr_crc32c(0, rq->algorithm->name, strlen(rq->algorithm->name))};
+
+    for (size_t i = 0; i < SPR_ARRAY_LEN(fields); i++)
+        h = spr_rng_u64(h, fields[i]);
+    return h;
+}
+
+static spr_request *request_get(spr_comm *comm)
+{
+    spr_request *rq;
+
+    if (!spr_list_empty(&comm->spare)) {
+        struct spr_arena arena;
+        rq = spr_list_entry(comm->spare.next, spr_request, node);
+        spr_list_remove(&rq->node);
+        arena = rq->arena;
+        memset(rq, 0, sizeof *rq);
+        rq->arena = arena;
+    } else {
+        rq = spr_calloc(1, sizeof *rq);
+        if (!rq)
+            return NULL;
+        spr_arena_init(&rq->arena, ARENA_BLOCK_BYTES);
+    }
+    spr_list_init(&rq->node);
+    spr_list_init(&rq->ready_node);
+    rq->comm = comm;
+    return rq;
+}
+
+static void request_put(spr_request *rq)
+{
+    spr_arena_reset(&rq->arena);
+    spr_list_remove(&rq->node);
+    spr_list_remove(&rq->ready_node);
+    spr_list_push_front(&rq->comm->spare, &rq->node);
+}
+
+static void complete(spr_request *rq, spr_status status)
+{
+    spr_comm *comm = rq->comm;
+    uint64_t now = spr_now_ns(comm->clock);
+
+    spr_list_remove(&rq->node);
+    spr_list_remove(&rq->ready_node);
+    spr_channel_forget(&comm->channel, rq->operation);
+    rq->done = true;
+    rq->result = status;
+    if (status < 0 && status != SPR_ERR_TOO_SMALL)
+        comm->counters.failures++;
+    else
+        comm->counters.collectives++;
+    spr_trace_add(comm->trace, now, SPR_EV_COMPLETE, -1, rq->operation, (uint64_t)(uint32_t)status,
+                  now - rq->posted_ns);
+    if (rq->codec)
+        (status == SPR_OK ? spr_codec_commit : spr_codec_abort)(rq->codec);
+    rq->codec = NULL;
+    if (rq->on_complete)
+        rq->on_complete(rq->on_complete_ctx, status);
+    pthread_cond_broadcast(&comm->changed);
+}
+
+void spr_collective_step(spr_request *rq)
+{
+    spr_comm *comm = rq->comm;
+
+    if (rq->done)
+        return;
+    if (comm->error.status) {
+        /* Memory of the caller may still be in use by frames under way. */
+        if (rq->outstanding == 0) {
+            rq->algorithm->cleanup(rq);
+            complete(rq, rq->canceled ? SPR_ERR_CANCELED : comm->error.status);
+        }
+        return;
+    }
+    if (rq->algorithm->advance(rq) && rq->outstanding == 0 && !comm->error.status) {
+        rq->algorithm->cleanup(rq);
+        complete(rq, rq->result);
+    }
+}
+
+static void fill_options(spr_request *rq, const spr_call_options *options)
+{
+    double timeout = options && options->timeout_s > 0 ? options->timeout_s
+                                                       : rq->comm->options.timeout_s;
+    double warn = rq->comm->options.warn_s;
+
+    rq->posted_ns = spr_now_ns(rq->comm->clock);
+    rq->deadline_ns = rq->posted_ns + (uint64_t)(timeout * spr_time_factor() * 1e9);
+    rq->warn_ns = rq->posted_ns + (uint64_t)(warn * spr_time_factor() * 1e9);
+    if (options && options->name)
+        snprintf(rq->name, sizeof rq->name, "%s", options->name);
+}
+
+/* Under the lock. */
+static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
+                              const spr_call_options *options, spr_codec *codec, spr_request **out)
+{
+    const struct spr_algorithm *algorithm;
+    struct spr_error error = {0};
+    spr_request *rq;
+    spr_status status;
+
+    if (comm->error.status)
+        return SPR_ERR_REVOKED;
+    algorithm = spr_algorithm_select(comm, plan, options ? options->algorithm : NULL, &error);
+    if (!algorithm) {
+        *spr_thread_error() = error;
+        return error.status;
+    }
+    rq = request_get(comm);
+    if (!rq)
+        return SPR_ERR_NOMEM;
+    rq->plan = *plan;
+    rq->algorithm = algorithm;
+    rq->operation = comm->next_operation;
+    rq->descriptor = describe(rq);
+    rq->codec = codec;
+    fill_options(rq, options);
+    spr_list_push_back(&comm->running, &rq->node);
+    status = algorithm->start(rq);
+    if (status) {
+        request_put(rq);
+        return status;
+    }
+    comm->next_operation++;
+    spr_trace_add(comm->trace, rq->posted_ns, SPR_EV_POST, -1, rq->operation,
+                  (uint64_t)plan->collective << 32, plan->count);
+    mark_ready(rq);
+    *out = rq;
+    return SPR_OK;
+}
+
+spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
+                               const spr_call_options *options, spr_codec *codec, bool soon,
+                               spr_request **out)
+{
+    spr_status status;
+
+    pthread_mutex_lock(&comm->lock);
+    status = post_locked(comm, plan, options, codec, out);
+    if (status == SPR_OK) {
+        spr_collective_step(*out);
+        if (!soon || comm->thread_only || comm->driving)
+            spr_comm_kick(comm);
+    }
+    pthread_mutex_unlock(&comm->lock);
+    return status;
+}
+
+spr_status spr_collective_run(spr_comm *comm, const struct spr_plan *plan,
+                              const spr_call_options *options, spr_codec *codec)
+{
+    spr_request *rq = NULL;
+    spr_status status = spr_collective_post(comm, plan, options, codec, true, &rq);
+
+    return status ? status : spr_wait(&rq, -1.0);
+}
+
+/* Public: requests ----------------------------------------------------------------------------- */
+
+static spr_status request_take(spr_request **request)
+{
+    spr_request *rq = *request;
+    spr_status status = rq->result;
+
+    *request = NULL;
+    request_put(rq);
+    return status;
+}
+
+spr_status spr_test(spr_request **request)
+{
+    spr_status status = SPR_IN_PROGRESS;
+    spr_comm *comm;
+
+    if (!request || !*request)
+        return SPR_ERR_INVALID;
+    comm = (*request)->comm;
+    pthread_mutex_lock(&comm->lock);
+    if (!(*request)->done && !comm->driving && !comm->thread_only)
+        spr_comm_progress_locked(comm);
+    if ((*request)->done)
+        status = request_take(request);
+    pthread_mutex_unlock(&comm->lock);
+    return status;
+}
+
+static bool is_done(void *arg) { return ((spr_request *)arg)->done; }
+
+spr_status spr_wait(spr_request **request, double timeout_s)
+{
+    spr_status status = SPR_ERR_TIMEOUT;
+    spr_comm *comm;
+    uint64_t until = UINT64_MAX;
+
+    if (!request || !*request)
+        return SPR_ERR_INVALID;
+    comm = (*request)->comm;
+    if (timeout_s >= 0)
+        until = spr_monotonic_ns() + (uint64_t)(timeout_s * 1e9);
+    pthread_mutex_lock(&comm->lock);
+    if (spr_comm_drive(comm, is_done, *request, until))
+        status = request_take(request);
+    pthread_mutex_unlock(&comm->lock);
+    return status;
+}
+
+void spr_cancel(spr_request *request)
+{
+    spr_comm *comm = request->comm;
+    char text[160];
+
+    pthread_mutex_lock(&comm->lock);
+    if (!request->done) {
+        request->canceled = true;
+        snprintf(text, sizeof text, "%s #%u '%s' was cancelled",
+                 spr_collective_names[request->plan.collective], request->operation,
+                 request->name);
+        spr_comm_fail(comm, SPR_ERR_CANCELED, comm->rank, -1, text);
+        spr_comm_kick(comm);
+    }
+    pthread_mutex_unlock(&comm->lock);
+}
+
+void spr_on_complete(spr_request *request, void (*done)(void *ctx, spr_status status), void *ctx)
+{
+    spr_comm *comm = request->comm;
+
+    pthread_mutex_lock(&comm->lock);
+    if (request->done) {
+        pthread_mutex_unlock(&comm->lock);
+        done(ctx, request->result);
+        return;
+    }
+    request->on_complete = done;
+    request->on_complete_ctx = ctx;
+    pthread_mutex_unlock(&comm->lock);
+}

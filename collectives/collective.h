@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * A collective under way: a plan, an algorithm, and its resumable state.
+ *
+ * An algorithm is one file and one line in the table of select.c. start() posts the first messages;
+ * whenever messages completed, advance() is called once (under the communicator's lock, from
+ * progress) and posts what has become possible. Nothing blocks. Nothing is allocated after start(): state
+ * comes from the request's arena, which is kept for later requests.
+ */
+#ifndef SPR_COLLECTIVES_COLLECTIVE_H
+#define SPR_COLLECTIVES_COLLECTIVE_H
+
+#include "collectives/comm.h"
+#include "compress/chunk.h"
+
+/* Dense vectors travel in chunks of at most this many bytes: about half of an L2 cache. */
+#define SPR_CHUNK_BYTES ((size_t)256 << 10)
+
+enum spr_collective {
+    SPR_C_ALLREDUCE,
+    SPR_C_REDUCE_SCATTER,
+    SPR_C_ALLGATHER,
+    SPR_C_BROADCAST,
+    SPR_C_BARRIER,
+    SPR_C_SPARSE_ALLREDUCE,
+    SPR_C_COUNT
+};
+extern const char *const spr_collective_names[SPR_C_COUNT];
+
+/* What to do; the same on all ranks but for the pointers and the sparse list. */
+struct spr_plan {
+    enum spr_collective collective;
+    spr_dtype dtype;
+    spr_op op;
+    int root;
+    size_t count; /* elements; see dense.h. Sparse: elements of the vector */
+    const void *send;
+    void *recv;
+    /* Sparse: */
+    const uint32_t *index;
+    const float *value;
+    size_t entries;
+    float *dense;
+    spr_sparse *list;
+    enum spr_vtype vtype; /* of the values on their way to the owner */
+    uint64_t codec_hash;
+};
+
+struct spr_algorithm {
+    enum spr_collective collective;
+    const char *name;
+    const char *cost; /* one line: steps, bytes sent per rank */
+    bool (*usable)(const struct spr_plan *plan, int size);
+    /* Post the first messages. An error means that nothing was posted. */
+    spr_status (*start)(spr_request *rq);
+    /* Go on. True: all results are in place and nothing more will be posted. */
+    bool (*advance)(spr_request *rq);
+    /* At the end, with success or not, when all messages have come back: give memory back. */
+    void (*cleanup)(spr_request *rq);
+};
+
+/* Chosen by name or, for NULL or "auto", by size. NULL: no such algorithm, *error says which exist. */
+const struct spr_algorithm *spr_algorithm_select(const struct spr_comm *comm,
+                                                 const struct spr_plan *plan, const char *name,
+                                                 struct spr_error *error);
+
+struct spr_request {
+    struct spr_list node;       /* comm->running */
+    struct spr_list ready_node; /* comm->ready, or empty */
+    spr_comm *comm;
+    struct spr_plan plan;
+    const struct spr_algorithm *algorithm;
+    void *state;
+    struct spr_arena arena;
+    uint32_t operation;
+    uint64_t descriptor;
+    char name[64];
+    uint64_t posted_ns, deadline_ns, warn_ns;
+    size_t outstanding; /* messages posted and not yet done */
+    bool done, canceled;
+    spr_status result;
+    spr_codec *codec;   /* compressed allreduce: commit or abort at the end */
+    void (*on_complete)(void *ctx, spr_status status);
+    void *on_complete_ctx;
+};
+
+/* A message of a request. */
+struct spr_out {
+    struct spr_send send;
+    spr_request *rq;
+    bool busy;
+};
+struct spr_in {
+    struct spr_recv recv;
+    spr_request *rq;
+    enum { SPR_IN_FREE, SPR_IN_POSTED, SPR_IN_ARRIVED } state;
+    uint32_t index; /* free for the algorithm */
+};
+void spr_post_send(spr_request *rq, struct spr_out *out, int peer, uint32_t step, const void *data,
+                   size_t bytes, bool eager);
+/* into NULL: borrow. */
+void spr_post_receive(spr_request *rq, struct spr_in *in, int peer, uint32_t step, void *into,
+                      size_t capacity, bool eager);
+/* Take a posted receive back. The sender must be known not to use it. */
+void spr_withdraw_receive(struct spr_in *in);
+/* Release an arrived message's memory and mark it free. */
+void spr_in_release(struct spr_in *in);
+/* For cleanup(): release those of `n` messages that have arrived. */
+void spr_in_release_all(struct spr_in *in, size_t n);
+
+/* Buffers of SPR_FRAME_MAX_PAYLOAD bytes from the communicator's pool; NULL: no memory. put(NULL) is
+ * harmless. */
+char *spr_comm_buffer_get(spr_comm *comm);
+void spr_comm_buffer_put(spr_comm *comm, char *buffer);
+
+/* Make a request and start it. *rq is owned by the caller (public API). `soon`: the caller is about
+ * to wait, so the library's thread need not be woken. */
+spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
+                               const spr_call_options *options, spr_codec *codec, bool soon,
+                               spr_request **rq);
+/* Called by progress for requests on the ready list, and after a failure. */
+void spr_collective_step(spr_request *rq);
+/* Post and wait. */
+spr_status spr_collective_run(spr_comm *comm, const struct spr_plan *plan,
+                              const spr_call_options *options, spr_codec *codec);
+
+/* The table's entries. */
+extern const struct spr_algorithm spr_allreduce_direct, spr_allreduce_ring, spr_allreduce_flat;
+extern const struct spr_algorithm spr_reduce_scatter_direct, spr_allgather_direct;
+extern const struct spr_algorithm spr_broadcast_direct, spr_broadcast_flat;
+extern const struct spr_algorithm spr_barrier_dissemination;
+extern const struct spr_algorithm spr_sparse_direct;
+
+#endif

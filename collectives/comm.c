@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * A communicator's heart: progress, deadlines, failure.
+ */
+#include "collectives/comm.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/cpu.h"
+#include "base/log.h"
+#include "collectives/collective.h"
+
+/* After a failure the others are told; at most this long before all links are cut. */
+#define GRACE_NS 200000000ull
+#define TIMER_NS 1000000ull
+
+static void on_failed(void *ctx, spr_status status, int rank, int told_by, const char *text)
+{
+    spr_comm_fail(ctx, status, rank, told_by, text);
+}
+
+/* Is the operation still to come, or under way? */
+static bool is_running(void *ctx, uint32_t operation)
+{
+    spr_comm *comm = ctx;
+    struct spr_list *it;
+
+    if ((int32_t)(operation - comm->next_operation) >= 0)
+        return true;
+    spr_list_for_each(it, &comm->running)
+    {
+        if (spr_list_entry(it, spr_request, node)->operation == operation)
+            return true;
+    }
+    return false;
+}
+
+spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
+                        const struct spr_clock *clock, spr_comm **out)
+{
+    spr_comm *comm = spr_calloc(1, sizeof *comm);
+    spr_status status;
+
+    if (!comm)
+        return SPR_ERR_NOMEM;
+    comm->rank = rank;
+    comm->size = size;
+    comm->options = *options;
+    comm->clock = clock;
+    comm->epoll_fd = comm->wake_fd = -1;
+    comm->next_operation = 1;
+    spr_list_init(&comm->running);
+    spr_list_init(&comm->ready);
+    spr_list_init(&comm->spare);
+    spr_memory_init(&comm->memory);
+    spr_pool_init(&comm->buffers, SPR_FRAME_MAX_PAYLOAD, 1, 0);
+    pthread_mutex_init(&comm->lock, NULL);
+    pthread_cond_init(&comm->thread_wake, NULL);
+    {
+        pthread_condattr_t attr;
+        pthread_condattr_init(&attr);
+        pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+        pthread_cond_init(&comm->changed, &attr);
+        pthread_condattr_destroy(&attr);
+    }
+    comm->trace = spr_calloc(1, sizeof *comm->trace);
+    status = comm->trace ? spr_channel_init(&comm->channel, rank, size, 1, &comm->options, clock,
+                                            &comm->counters, comm->trace)
+                         : SPR_ERR_NOMEM;
+    if (status) {
+        memset(&comm->options, 0, sizeof comm->options); /* still the caller's */
+        spr_comm_free(comm);
+        return status;
+    }
+    comm->channel.events = (struct spr_channel_events){on_failed, is_running, comm};
+    *out = comm;
+    return SPR_OK;
+}
+
+void spr_comm_free(spr_comm *comm)
+{
+    struct spr_list *lists[] = {&comm->running, &comm->spare};
+
+    for (size_t i = 0; i < SPR_ARRAY_LEN(lists); i++) {
+        while (!spr_list_empty(lists[i])) {
+            spr_request *rq = spr_list_entry(lists[i]->next, spr_request, node);
+            spr_list_remove(&rq->node);
+            spr_arena_free(&rq->arena);
+            spr_free(rq);
+        }
+    }
+    for (int i = 0; i < comm->transport_count; i++)
+        comm->transports[i]->ops->close(comm->transports[i]);
+    spr_channel_destroy(&comm->channel);
+    spr_memory_destroy(&comm->memory);
+    spr_pool_destroy(&comm->buffers);
+    if (comm->epoll_fd >= 0)
+        close(comm->epoll_fd);
+    if (comm->wake_fd >= 0)
+        close(comm->wake_fd);
+    spr_free(comm->peers);
+    spr_free(comm->trace);
+    spr_opt_free(spr_options_table, spr_options_count, &comm->options);
+    explicit_bzero(&comm->key, sizeof comm->key);
+    pthread_mutex_destroy(&comm->lock);
+    pthread_cond_destroy(&comm->changed);
+    pthread_cond_destroy(&comm->thread_wake);
+    spr_free(comm);
+}
+
+/* Failure -------------------------------------------------------------------------------------- */
+
+const char *spr_comm_host(const spr_comm *comm, int rank)
+{
+    return comm->peers && rank >= 0 ? comm->peers[rank].host : "";
+}
+
+static const spr_request *oldest(const spr_comm *comm)
+{
+    return spr_list_empty(&comm->running)
+               ? NULL
+               : spr_list_entry(comm->running.next, spr_request, node);
+}
+
+/* "rank 5 (host b) left during allreduce #1234 'layer3.weight' after 41 ms: ..." */
+static void compose(spr_comm *comm, spr_status status, int blamed, const char *text)
+{
+    const spr_request *rq = oldest(comm);
+    char who[112] = "", during[160] = "";
+
+    if (blamed >= 0 && status != SPR_ERR_DEADLINE)
+        snprintf(who, sizeof who, "rank %d%s%s%s %s", blamed,
+                 *spr_comm_host(comm, blamed) ? " (host " : "", spr_comm_host(comm, blamed),
+                 *spr_comm_host(comm, blamed) ? ")" : "",
+                 status == SPR_ERR_RANK_LOST  ? "was lost"
+                 : status == SPR_ERR_MISMATCH ? "disagrees"
+                 : status == SPR_ERR_REVOKED  ? "gave up"
+                 : status == SPR_ERR_CANCELED ? "cancelled"
+                                              : "failed");
+    if (rq)
+        snprintf(during, sizeof during, "%s%s #%u%s%s%s after %.0f ms", *who ? " during " : "",
+                 spr_collective_names[rq->plan.collective], rq->operation, *rq->name ? " '" : "",
+                 rq->name, *rq->name ? "'" : "",
+                 (double)(spr_now_ns(comm->clock) - rq->posted_ns) / 1e6);
+    spr_error_set(&comm->error, status, blamed, "%s%s%s%s; communicator revoked: restart the job",
+                  who, during, *who || *during ? ": " : "", text);
+}
+
+void spr_comm_fail(spr_comm *comm, spr_status status, int blamed, int told_by, const char *text)
+{
+    struct spr_list *it, *next;
+
+    if (comm->error.status)
+        return;
+    if (told_by >= 0)
+        spr_error_set(&comm->error, status, blamed, "%s (told by rank %d)", text, told_by);
+    else
+        compose(comm, status, blamed, text);
+    if (!comm->closing)
+        spr_info(SPR_SUB_COLL, "%s", comm->error.text);
+    comm->grace_ns =
+        spr_now_ns(comm->clock) + (uint64_t)((double)GRACE_NS * spr_time_factor());
+    comm->next_timer_ns = 0;
+    spr_channel_stop(&comm->channel, status, blamed, comm->error.text);
+    spr_list_for_each_safe(it, next, &comm->running)
+    {
+        spr_request *rq = spr_list_entry(it, spr_request, node);
+        if (spr_list_empty(&rq->ready_node))
+            spr_list_push_back(&comm->ready, &rq->ready_node);
+    }
+}
+
+/* Progress ------------------------------------------------------------------------------------- */
+
+static void check_deadlines(spr_comm *comm, uint64_t now)
+{
+    struct spr_list *it;
+    char ranks[128], text[256];
+    int first;
+
+    spr_list_for_each(it, &comm->running)
+    {
+        spr_request *rq = spr_list_entry(it, spr_request, node);
+        if (now < rq->warn_ns && now < rq->deadline_ns)
+            continue;
+        spr_channel_waiting_for(&comm->channel, rq->operation, ranks, sizeof ranks, &first);
+        if (now >= rq->deadline_ns) {
+            snprintf(text, sizeof text, "deadline passed, waiting for rank %s",
+                     *ranks ? ranks : "(none: local work)");
+            spr_comm_fail(comm, SPR_ERR_DEADLINE, first, -1, text);
+            return;
+        }
+        rq->warn_ns = UINT64_MAX;
+        spr_warn(SPR_SUB_COLL, "%s #%u '%s' takes longer than %.3g s, waiting for rank %s",
+                 spr_collective_names[rq->plan.collective], rq->operation, rq->name,
+                 comm->options.warn_s, *ranks ? ranks : "(none)");
+    }
+}
+
+static void check_timers(spr_comm *comm)
+{
+    uint64_t now = spr_now_ns(comm->clock);
+
+    if (now < comm->next_timer_ns)
+        return;
+    comm->next_timer_ns = now + TIMER_NS;
+    if (!comm->error.status)
+        check_deadlines(comm, now);
+    else if (now >= comm->grace_ns && !comm->channel.dead)
+        spr_channel_kill(&comm->channel);
+}
+
+int spr_comm_progress_locked(spr_comm *comm)
+{
+    int events = 0;
+
+    for (int i = 0; i < comm->transport_count; i++)
+        events += comm->transports[i]->ops->progress(comm->transports[i]);
+    while (!spr_list_empty(&comm->ready)) {
+        spr_request *rq = spr_list_entry(comm->ready.next, spr_request, ready_node);
+        spr_list_remove(&rq->ready_node);
+        spr_collective_step(rq);
+        events++;
+    }
+    check_timers(comm);
+    return events;
+}
+
+/* Sleeping and waking -------------------------------------------------------------------------- */
+
+void spr_comm_kick(spr_comm *comm)
+{
+    uint64_t one = 1;
+
+    if (comm->sleeping && comm->wake_fd >= 0) {
+        if (write(comm->wake_fd, &one, sizeof one) < 0)
+            return; /* the counter is full: it is awake */
+    } else if (comm->has_thread && !comm->driving) {
+        pthread_cond_signal(&comm->thread_wake);
+    }
+}
+
+/* All transports ready to be slept on? */
+static bool arm_all(spr_comm *comm)
+{
+    for (int i = 0; i < comm->transport_count; i++)
+        if (comm->transports[i]->ops->arm(comm->transports[i]) != SPR_OK)
+            return false;
+    return true;
+}
+
+/* Until when to sleep: the caller's limit, the next deadline, or the end of the grace time. */
+static int sleep_ms(spr_comm *comm, uint64_t until_ns)
+{
+    uint64_t now = spr_now_ns(comm->clock), wake = until_ns;
+    struct spr_list *it;
+
+    if (comm->error.status && !comm->channel.dead)
+        wake = spr_min_u64(wake, comm->grace_ns);
+    spr_list_for_each(it, &comm->running)
+    {
+        const spr_request *rq = spr_list_entry(it, spr_request, node);
+        wake = spr_min_u64(wake, spr_min_u64(rq->deadline_ns, rq->warn_ns));
+    }
+    if (wake == UINT64_MAX)
+        return -1;
+    return wake <= now ? 0 : (int)spr_min_u64((wake - now) / 1000000 + 1, 3600000);
+}
+
+static void sleep_unlocked(spr_comm *comm, uint64_t until_ns)
+{
+    struct epoll_event events[SPR_MAX_TRANSPORTS + 1];
+    int ms = sleep_ms(comm, until_ns);
+
+    comm->sleeping = true;
+    comm->counters.sleeps++;
+    pthread_mutex_unlock(&comm->lock);
+    (void)epoll_wait(comm->epoll_fd, events, SPR_MAX_TRANSPORTS + 1, ms);
+    pthread_mutex_lock(&comm->lock);
+    comm->sleeping = false;
+}
+
+/* Another thread drives: wait until something changed. */
+static void wait_for_driver(spr_comm *comm, uint64_t until_ns)
+{
+    comm->waiters++;
+    if (until_ns == UINT64_MAX) {
+        pthread_cond_wait(&comm->changed, &comm->lock);
+    } else {
+        struct timespec t = {(time_t)(until_ns / 1000000000ull), (long)(until_ns % 1000000000ull)};
+        pthread_cond_timedwait(&comm->changed, &comm->lock, &t);
+    }
+    comm->waiters--;
+}
+
+static bool drive_alone(spr_comm *comm, bool (*done)(void *arg), void *arg, uint64_t until_ns)
+{
+    uint64_t idle_since = 0;
+
+    while (!done(arg)) {
+        uint64_t now;
+        if (spr_comm_progress_locked(comm)) {
+            idle_since = 0;
+            if (comm->background)
+                pthread_cond_broadcast(&comm->changed);
+            if (comm->waiters) { /* let others look and post */
+                pthread_mutex_unlock(&comm->lock);
+                pthread_mutex_lock(&comm->lock);
+            }
+            continue;
+        }
+        now = spr_monotonic_ns();
+        if (now >= until_ns)
+            return done(arg);
+        if (comm->may_spin) {
+            idle_since = idle_since ? idle_since : now;
+            if ((double)(now - idle_since) < comm->options.spin_s * 1e9) {
+                pthread_mutex_unlock(&comm->lock);
+                spr_cpu_relax();
+                pthread_mutex_lock(&comm->lock);
+                continue;
+            }
+        }
+        if (arm_all(comm))
+            sleep_unlocked(comm, until_ns);
+    }
+    return true;
+}
+
+bool spr_comm_drive(spr_comm *comm, bool (*done)(void *arg), void *arg, uint64_t until_ns)
+{
+    bool ok;
+
+    while (!done(arg) && (comm->driving || (comm->thread_only && comm->has_thread))) {
+        if (spr_monotonic_ns() >= until_ns)
+            return false;
+        spr_comm_kick(comm); /* the library's thread makes way, or begins */
+        wait_for_driver(comm, until_ns);
+    }
+    if (done(arg))
+        return true;
+    comm->driving = true;
+    ok = drive_alone(comm, done, arg, until_ns);
+    comm->driving = false;
+    pthread_cond_broadcast(&comm->changed);
+    if (comm->has_thread && !spr_list_empty(&comm->running))
+        pthread_cond_signal(&comm->thread_wake);
+    return ok;
+}
+
+/* The library's thread ------------------------------------------------------------------------- */
+
+/* It drives while collectives run and nobody waits. */
+static bool thread_done(void *arg)
+{
+    spr_comm *comm = arg;
+
+    if (comm->thread_stop || (comm->waiters > 0 && !comm->thread_only))
+        return true;
+    return spr_list_empty(&comm->running) && comm->background == 0;
+}
+
+static void *thread_main(void *arg)
+{
+    spr_comm *comm = arg;
+
+    pthread_mutex_lock(&comm->lock);
+    while (!comm->thread_stop) {
+        if (comm->driving || thread_done(comm)) {
+            pthread_cond_wait(&comm->thread_wake, &comm->lock);
+            continue;
+        }
+        comm->driving = true;
+        drive_alone(comm, thread_done, comm, UINT64_MAX);
+        comm->driving = false;
+        pthread_cond_broadcast(&comm->changed);
+    }
+    pthread_mutex_unlock(&comm->lock);
+    return NULL;
+}
+
+spr_status spr_comm_start_thread(spr_comm *comm)
+{
+    sigset_t all, old;
+    int rc;
+
+    /* Signals are the program's business: none is taken on our thread. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    rc = pthread_create(&comm->thread, NULL, thread_main, comm);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc)
+        return spr_error_errno(spr_thread_error(), SPR_ERR_SYSTEM, -1, rc,
+                               "cannot start the progress thread");
+    comm->has_thread = true;
+    return SPR_OK;
+}
+
+void spr_comm_stop_thread(spr_comm *comm)
+{
+    if (!comm->has_thread)
+        return;
+    pthread_mutex_lock(&comm->lock);
+    comm->thread_stop = true;
+    spr_comm_kick(comm);
+    pthread_cond_broadcast(&comm->thread_wake);
+    pthread_mutex_unlock(&comm->lock);
+    pthread_join(comm->thread, NULL);
+    comm->has_thread = false;
+    comm->thread_stop = false;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Communicator, inside. Everything in here is guarded by `lock`; progress runs with the lock held and
+ * gives it up only to sleep.
+ *
+ * Who progresses: one thread at a time, the "driver". A thread in spr_wait() becomes the driver when
+ * there is none; otherwise the library's thread (SPR_PROGRESS_THREAD) is, while collectives run. With
+ * io_uring links the library's thread is always the driver (the ring belongs to one thread).
+ */
+#ifndef SPR_COLLECTIVES_COMM_H
+#define SPR_COLLECTIVES_COMM_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include <sparring/sparring.h>
+
+#include "base/list.h"
+#include "transport/bootstrap/bootstrap.h"
+#include "transport/channel.h"
+#include "transport/memory.h"
+
+#define SPR_MAX_TRANSPORTS 4
+
+struct spr_comm {
+    int rank, size;
+    struct spr_options options;
+    struct spr_auth_key key;
+    const struct spr_clock *clock;
+    struct spr_counters counters;
+    struct spr_trace *trace;
+    struct spr_channel channel;
+    struct spr_transport *transports[SPR_MAX_TRANSPORTS];
+    int transport_count;
+    struct spr_peer_info *peers; /* size entries; NULL under simulation */
+    struct spr_memory memory;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;     /* a request completed, or the driver left */
+    pthread_cond_t thread_wake; /* for the library's thread while it idles */
+    bool driving;               /* some thread progresses */
+    bool sleeping;              /* ... and is asleep on epoll_fd */
+    bool thread_only;           /* only the library's thread may progress */
+    bool has_thread, thread_stop;
+    pthread_t thread;
+    int waiters;                /* threads in spr_wait that are not the driver */
+    int epoll_fd, wake_fd;      /* -1 under simulation */
+    bool may_spin;
+
+    struct spr_list running; /* struct spr_request, in the order of posting */
+    struct spr_list ready;   /* those whose messages completed */
+    struct spr_list spare;   /* memory of finished requests, reused */
+    struct spr_pool buffers; /* SPR_FRAME_MAX_PAYLOAD bytes each: encoded and received chunks */
+    uint32_t next_operation;
+    uint64_t next_timer_ns;
+    bool closing;
+    int background;          /* work besides `running`: connecting, saying goodbye */
+
+    struct spr_error error;  /* why it was revoked */
+    uint64_t grace_ns;       /* after a failure: until then ABORT frames may still leave; 0 = healthy */
+};
+
+/* An empty communicator of given rank and size: no links yet. Used by spr_comm_create and by the
+ * simulator. Takes over *options (strings included). */
+spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
+                        const struct spr_clock *clock, spr_comm **comm);
+/* Free; links must be gone or unused. */
+void spr_comm_free(spr_comm *comm);
+
+/* Progress under the lock: transports, ready requests, deadlines. Returns the number of events. */
+int spr_comm_progress_locked(spr_comm *comm);
+/* Revoke: the first cause wins. `blamed` may be -1; told_by: -1, or who said so. Under the lock. */
+void spr_comm_fail(spr_comm *comm, spr_status status, int blamed, int told_by, const char *text);
+/* Wake the driver, or the library's thread, after something was posted. Under the lock. */
+void spr_comm_kick(spr_comm *comm);
+/* Drive until `done(arg)` or the time is over (monotonic; UINT64_MAX: never). Under the lock, which is
+ * given up while sleeping. Returns false when time is over. */
+bool spr_comm_drive(spr_comm *comm, bool (*done)(void *arg), void *arg, uint64_t until_ns);
+spr_status spr_comm_start_thread(spr_comm *comm);
+void spr_comm_stop_thread(spr_comm *comm);
+/* Name of the host of a rank, "" when unknown. */
+const char *spr_comm_host(const spr_comm *comm, int rank);
+
+#endif

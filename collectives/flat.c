@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Flat algorithms for small vectors: everything in one message.
+ *
+ * allreduce (gather and sum): every rank sends its whole vector to every other and sums all of them in
+ *   rank order. Canonical. Cost: 1 step, P-1 messages, (P-1) n v bytes sent, (P-1) n additions per rank.
+ *
+ *            rank 0        rank 1        rank 2        rank 3
+ *   send     x0 to all     x1 to all     x2 to all     x3 to all
+ *   sum      x0+x1+x2+x3   x0+x1+x2+x3   x0+x1+x2+x3   x0+x1+x2+x3
+ *
+ * broadcast: the root sends to every other rank. Cost: 1 step, (P-1) n v bytes at the root.
+ */
+#include <string.h>
+
+#include "collectives/collective.h"
+#include "collectives/reduce.h"
+
+struct flat {
+    size_t bytes;
+    int next_rank;
+    bool received; /* broadcast: nothing more to come */
+    char *accumulator, *copy;
+    struct spr_in *in;
+    struct spr_out *out;
+};
+
+static bool one_message(const struct spr_plan *plan, int size)
+{
+    (void)size;
+    return plan->count * spr_dtype_size(plan->dtype) <= SPR_FRAME_MAX_PAYLOAD;
+}
+
+static struct flat *make(spr_request *rq)
+{
+    size_t size = (size_t)rq->comm->size;
+    struct flat *f = spr_arena_alloc(&rq->arena, sizeof *f);
+
+    rq->state = f;
+    if (!f)
+        return NULL;
+    f->bytes = rq->plan.count * spr_dtype_size(rq->plan.dtype);
+    f->in = spr_arena_alloc(&rq->arena, size * sizeof *f->in);
+    f->out = spr_arena_alloc(&rq->arena, size * sizeof *f->out);
+    return f->in && f->out ? f : NULL;
+}
+
+static void cleanup(spr_request *rq)
+{
+    struct flat *f = rq->state;
+
+    spr_in_release_all(f->in, (size_t)rq->comm->size);
+}
+
+static bool eager(const spr_request *rq, const struct flat *f)
+{
+    return f->bytes <= rq->comm->options.eager_bytes;
+}
+
+static spr_status start_allreduce(spr_request *rq)
+{
+    struct flat *f = make(rq);
+    int size = rq->comm->size;
+
+    if (!f)
+        return SPR_ERR_NOMEM;
+    f->accumulator = spr_arena_alloc(&rq->arena, rq->plan.count * sizeof(uint64_t) + 1);
+    /* In place, the result is written while others may still be reading the input. */
+    f->copy = spr_arena_alloc(&rq->arena, f->bytes + 1);
+    if (!f->accumulator || !f->copy)
+        return SPR_ERR_NOMEM;
+    memcpy(f->copy, rq->plan.send, f->bytes);
+    for (int i = 1; i < size; i++) {
+        int peer = (rq->comm->rank + i) % size;
+        spr_post_receive(rq, &f->in[peer], peer, 0, NULL, f->bytes, eager(rq, f));
+    }
+    for (int i = 1; i < size; i++) {
+        int peer = (rq->comm->rank + size - i) % size;
+        spr_post_send(rq, &f->out[peer], peer, 0, f->copy, f->bytes, eager(rq, f));
+    }
+    return SPR_OK;
+}
+
+static bool advance_allreduce(spr_request *rq)
+{
+    struct flat *f = rq->state;
+    const struct spr_plan *plan = &rq->plan;
+
+    if (f->next_rank > rq->comm->size)
+        return true;
+    for (; f->next_rank < rq->comm->size; f->next_rank++) {
+        struct spr_in *in = &f->in[f->next_rank];
+        const void *x = f->copy;
+        if (f->next_rank != rq->comm->rank) {
+            if (in->state != SPR_IN_ARRIVED)
+                return false;
+            if (in->recv.bytes != f->bytes) {
+                spr_comm_fail(rq->comm, SPR_ERR_PROTO, f->next_rank, -1,
+                              "sent a message of another size");
+                return false;
+            }
+            x = in->recv.data;
+        }
+        if (f->next_rank == 0)
+            spr_reduce_load(plan->dtype, f->accumulator, x, plan->count);
+        else
+            spr_reduce_add(plan->dtype, plan->op, f->accumulator, x, plan->count);
+        if (f->next_rank != rq->comm->rank)
+            spr_in_release(in);
+    }
+    spr_reduce_store(plan->dtype, plan->op, plan->recv, f->accumulator, plan->count,
+                     rq->comm->size);
+    f->next_rank = rq->comm->size + 1;
+    return true;
+}
+
+static spr_status start_broadcast(spr_request *rq)
+{
+    struct flat *f = make(rq);
+    int size = rq->comm->size, root = rq->plan.root;
+
+    if (!f)
+        return SPR_ERR_NOMEM;
+    if (rq->comm->rank != root) {
+        spr_post_receive(rq, &f->in[root], root, 0, rq->plan.recv, f->bytes, eager(rq, f));
+        return SPR_OK;
+    }
+    f->received = true;
+    for (int i = 1; i < size; i++) {
+        int peer = (root + i) % size;
+        spr_post_send(rq, &f->out[peer], peer, 0, rq->plan.recv, f->bytes, eager(rq, f));
+    }
+    return SPR_OK;
+}
+
+static bool advance_broadcast(spr_request *rq)
+{
+    struct flat *f = rq->state;
+    struct spr_in *in = &f->in[rq->plan.root];
+
+    if (!f->received && in->state == SPR_IN_ARRIVED) {
+        if (in->recv.bytes != f->bytes) {
+            spr_comm_fail(rq->comm, SPR_ERR_PROTO, rq->plan.root, -1,
+                          "sent a message of another size");
+            return false;
+        }
+        spr_in_release(in);
+        f->received = true;
+    }
+    return f->received;
+}
+
+const struct spr_algorithm spr_allreduce_flat = {
+    SPR_C_ALLREDUCE, "flat", "1 step, (P-1) n bytes, canonical; small vectors",
+    one_message, start_allreduce, advance_allreduce, cleanup};
+const struct spr_algorithm spr_broadcast_flat = {
+    SPR_C_BROADCAST, "flat", "1 step, (P-1) n bytes at the root; small vectors",
+    one_message, start_broadcast, advance_broadcast, cleanup};

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Small public calls on a communicator: identity, progress by the caller, memory, statistics.
+ */
+#include <string.h>
+
+#include "collectives/comm.h"
+
+int spr_comm_rank(const spr_comm *comm) { return comm->rank; }
+
+int spr_comm_size(const spr_comm *comm) { return comm->size; }
+
+const char *spr_last_error(const spr_comm *comm)
+{
+    if (comm && comm->error.status)
+        return comm->error.text;
+    return spr_thread_error()->text;
+}
+
+int spr_comm_progress(spr_comm *comm)
+{
+    int events = 0;
+
+    pthread_mutex_lock(&comm->lock);
+    if (!comm->driving && !(comm->thread_only && comm->has_thread))
+        events = spr_comm_progress_locked(comm);
+    if (comm->error.status)
+        events = comm->error.status;
+    pthread_mutex_unlock(&comm->lock);
+    return events;
+}
+
+int spr_comm_fd(spr_comm *comm) { return comm->epoll_fd; }
+
+spr_status spr_comm_arm(spr_comm *comm)
+{
+    spr_status status = SPR_OK;
+
+    pthread_mutex_lock(&comm->lock);
+    for (int i = 0; i < comm->transport_count && status == SPR_OK; i++)
+        status = comm->transports[i]->ops->arm(comm->transports[i]);
+    pthread_mutex_unlock(&comm->lock);
+    return status;
+}
+
+/* Memory --------------------------------------------------------------------------------------- */
+
+/* Tell the transports; one that refuses uses the memory unregistered. */
+static void offer(spr_comm *comm, void *memory, size_t bytes)
+{
+    for (int i = 0; i < comm->transport_count; i++)
+        (void)comm->transports[i]->ops->mem_register(comm->transports[i], memory, bytes);
+}
+
+static void withdraw(spr_comm *comm, void *memory, size_t bytes)
+{
+    for (int i = 0; i < comm->transport_count; i++)
+        comm->transports[i]->ops->mem_deregister(comm->transports[i], memory, bytes);
+}
+
+spr_status spr_mem_alloc(spr_comm *comm, size_t bytes, void **memory)
+{
+    struct spr_memory_range *range;
+    spr_status status;
+
+    if (!comm || !memory)
+        return SPR_ERR_INVALID;
+    pthread_mutex_lock(&comm->lock);
+    status = spr_memory_alloc(&comm->memory, bytes, &range, spr_thread_error());
+    if (status == SPR_OK) {
+        *memory = range->base;
+        offer(comm, range->base, bytes);
+    }
+    pthread_mutex_unlock(&comm->lock);
+    return status;
+}
+
+void spr_mem_free(spr_comm *comm, void *memory)
+{
+    const struct spr_memory_range *range;
+
+    if (!comm || !memory)
+        return;
+    pthread_mutex_lock(&comm->lock);
+    range = spr_memory_find(&comm->memory, memory, 1);
+    if (range && range->base == memory)
+        withdraw(comm, memory, range->bytes);
+    (void)spr_memory_free(&comm->memory, memory, spr_thread_error());
+    pthread_mutex_unlock(&comm->lock);
+}
+
+spr_status spr_mem_register(spr_comm *comm, void *memory, size_t bytes)
+{
+    struct spr_memory_range *range;
+    spr_status status;
+
+    if (!comm)
+        return SPR_ERR_INVALID;
+    pthread_mutex_lock(&comm->lock);
+    status = spr_memory_register(&comm->memory, memory, bytes, &range, spr_thread_error());
+    if (status == SPR_OK)
+        offer(comm, memory, bytes);
+    pthread_mutex_unlock(&comm->lock);
+    return status;
+}
+
+spr_status spr_mem_deregister(spr_comm *comm, void *memory)
+{
+    const struct spr_memory_range *range;
+    spr_status status = SPR_ERR_INVALID;
+    size_t bytes;
+
+    if (!comm || !memory)
+        return SPR_ERR_INVALID;
+    pthread_mutex_lock(&comm->lock);
+    range = spr_memory_find(&comm->memory, memory, 1);
+    bytes = range ? range->bytes : 0;
+    status = spr_memory_deregister(&comm->memory, memory, spr_thread_error());
+    if (status == SPR_OK)
+        withdraw(comm, memory, bytes);
+    pthread_mutex_unlock(&comm->lock);
+    return status;
+}
+
+/* Statistics ----------------------------------------------------------------------------------- */
+
+spr_status spr_comm_stats(spr_comm *comm, spr_stats *stats)
+{
+    if (!comm || !stats || stats->struct_size != sizeof *stats)
+        return SPR_ERR_INVALID;
+    pthread_mutex_lock(&comm->lock);
+#define X(name) stats->name = comm->counters.name;
+    SPR_COUNTER_TABLE(X)
+#undef X
+    pthread_mutex_unlock(&comm->lock);
+    return SPR_OK;
+}
+
+const char *spr_comm_transport(const spr_comm *comm, int rank)
+{
+    if (rank == comm->rank || rank < 0 || rank >= comm->size || !comm->channel.peers[rank].link)
+        return "self";
+    return comm->channel.peers[rank].link->transport->ops->name;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * The table of algorithms, and the choice among them.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "collectives/collective.h"
+
+/* In order of preference: "auto" takes the first that is usable and fits the size. */
+static const struct spr_algorithm *const table[] = {
+    &spr_allreduce_flat,        &spr_allreduce_direct,   &spr_allreduce_ring,
+    &spr_reduce_scatter_direct, &spr_allgather_direct,   &spr_broadcast_flat,
+    &spr_broadcast_direct,      &spr_barrier_dissemination, &spr_sparse_direct,
+};
+
+static bool fits(const struct spr_comm *comm, const struct spr_plan *plan,
+                 const struct spr_algorithm *a)
+{
+    size_t bytes = plan->count * spr_dtype_size(plan->dtype);
+
+    if (a == &spr_allreduce_flat || a == &spr_broadcast_flat)
+        return bytes <= comm->options.eager_bytes;
+    return true;
+}
+
+const struct spr_algorithm *spr_algorithm_select(const struct spr_comm *comm,
+                                                 const struct spr_plan *plan, const char *name,
+                                                 struct spr_error *error)
+{
+    bool any = !name || !strcmp(name, "auto");
+    char names[256] = "";
+
+    for (size_t i = 0; i < SPR_ARRAY_LEN(table); i++) {
+        const struct spr_algorithm *a = table[i];
+        if (a->collective != plan->collective || !a->usable(plan, comm->size))
+            continue;
+        if (any ? fits(comm, plan, a) : !strcmp(name, a->name))
+            return a;
+        snprintf(names + strlen(names), sizeof names - strlen(names), " %s", a->name);
+    }
+    spr_error_set(error, SPR_ERR_INVALID, comm->rank,
+                  "no algorithm '%s' for %s of %s; there is:%s", any ? "auto" : name,
+                  spr_collective_names[plan->collective], spr_dtype_name(plan->dtype), names);
+    return NULL;
+}
+
+const char *spr_algorithm_name(const char *collective, int i)
+{
+    for (size_t k = 0; k < SPR_ARRAY_LEN(table); k++)
+        if (!strcmp(spr_collective_names[table[k]->collective], collective) && i-- == 0)
+            return table[k]->name;
+    return NULL;
+}

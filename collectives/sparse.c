@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Sparse allreduce, exact: direct reduce-scatter of the lists to block-cyclic owners, allgather of the
+ * encoded unions. Canonical: the owner adds in rank order and its bytes are forwarded unchanged.
+ *
+ * Cost, k entries per rank, U entries in the union of P ranks, b bytes per entry as encoded: 2 steps;
+ *   sent per rank (P-1)/P k b + (P-1)/P U b (within (U-k)/P entries of the lower bound, for any
+ *   overlap of supports); k + U/P additions and U scattered writes per rank.
+ *
+ * Data movement, 4 ranks; block i of the vector belongs to rank i mod 4; xr(s) = rank r's entries in the
+ * blocks of rank s, S(s) = their sum over ranks:
+ *
+ *            rank 0        rank 1        rank 2        rank 3
+ *   send     x0(1..3)      x1(0,2,3)     x2(0,1,3)     x3(0..2)      in chunks (compress/chunk.h)
+ *   merge    S(0)          S(1)          S(2)          S(3)          window by window, in rank order
+ *   send     S(0) to all   S(1) to all   S(2) to all   S(3) to all   in chunks
+ *   write    the whole union into the dense result, or into a list
+ *
+ * Streaming: a window (65536 positions of one owner) is merged in a dense accumulator that fits the L2
+ * cache as soon as every rank's chunk that covers it is there, while later chunks are on the wire.
+ * Memory is bounded: SPR_SPARSE_AHEAD chunks per peer and step. Chunks are received into private memory,
+ * so that a peer cannot change them between check and use.
+ */
+#include "collectives/sparse.h"
+
+#include <string.h>
+
+#define UNION_STEP 0x80000000u
+
+/* Streams -------------------------------------------------------------------------------------- */
+
+static void stream_ask(spr_request *rq, struct spr_stream *s, int peer, uint32_t step)
+{
+    while (!s->last && s->asked < s->taken + SPR_SPARSE_AHEAD) {
+        uint32_t i = s->asked % SPR_SPARSE_AHEAD;
+        if (s->in[i].state != SPR_IN_FREE)
+            return;
+        spr_post_receive(rq, &s->in[i], peer, step | s->asked, s->buffer[i],
+                         SPR_FRAME_MAX_PAYLOAD, false);
+        s->asked++;
+    }
+}
+
+/* The next message that has arrived, or NULL. */
+static struct spr_in *stream_next(struct spr_stream *s)
+{
+    struct spr_in *in = &s->in[s->taken % SPR_SPARSE_AHEAD];
+
+    return s->taken < s->asked && in->state == SPR_IN_ARRIVED ? in : NULL;
+}
+
+static void stream_close(struct spr_stream *s)
+{
+    spr_in_release(&s->in[s->taken % SPR_SPARSE_AHEAD]);
+    s->taken++;
+    s->open = false;
+}
+
+/* Sender: our list to the owners ---------------------------------------------------------------- */
+
+/* Encode the next chunk for an owner. Returns its bytes. */
+static size_t encode_next(spr_request *rq, int owner)
+{
+    struct spr_sparse_state *s = rq->state;
+    struct spr_chunk_writer *w = &s->writer;
+    uint32_t windows = spr_blocks_windows(&s->blocks, (uint32_t)owner);
+    uint32_t next = s->sent_windows[owner];
+
+    spr_chunk_writer_init(w, &s->blocks, (uint32_t)owner, SPR_SPARSE_MAX_WINDOWS,
+                          w->max_entries, s->writer_scratch);
+    spr_chunk_writer_begin(w, next);
+    for (; next < windows; next++) {
+        size_t n = spr_blocks_gather_count(&s->blocks, s->offsets, (uint32_t)owner, next);
+        if (w->windows && ((w->count + n) * 6 > SPR_SPARSE_TARGET_BYTES ||
+                           !spr_chunk_writer_room(w, n)))
+            break;
+        n = spr_blocks_gather(&s->blocks, s->offsets, rq->plan.index, rq->plan.value,
+                              (uint32_t)owner, next, w->pos + w->count, w->val + w->count);
+        spr_chunk_writer_window(w, n);
+    }
+    s->sent_windows[owner] = next;
+    return spr_chunk_writer_finish(w, rq->plan.vtype, -1, next == windows ? SPR_CHUNK_LAST : 0,
+                                   s->to_owner_buffer[owner], SPR_FRAME_MAX_PAYLOAD);
+}
+
+/* An owner of no windows (a very short vector) takes no part. */
+static bool contributed_all(const struct spr_sparse_state *s, int owner)
+{
+    return s->sent_windows[owner] == spr_blocks_windows(&s->blocks, (uint32_t)owner);
+}
+
+static bool contribute(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+    int size = rq->comm->size;
+    uint64_t begin = spr_now_ns(rq->comm->clock);
+    bool all = true;
+
+    for (int i = 1; i < size; i++) {
+        int owner = (rq->comm->rank + i) % size;
+        if (!s->to_owner[owner].busy && !contributed_all(s, owner)) {
+            size_t bytes = encode_next(rq, owner);
+            spr_post_send(rq, &s->to_owner[owner], owner, s->sent_chunks[owner]++,
+                          s->to_owner_buffer[owner], bytes, false);
+        }
+        all &= contributed_all(s, owner);
+    }
+    rq->comm->counters.encode_ns += spr_now_ns(rq->comm->clock) - begin;
+    return all;
+}
+
+/* Owner: merge ---------------------------------------------------------------------------------- */
+
+/* Make the chunk of `from` that covers the window to be merged available. */
+static bool covered(spr_request *rq, int from)
+{
+    struct spr_sparse_state *s = rq->state;
+    struct spr_stream *stream = &s->contributions[from];
+    const char *why = "";
+    struct spr_in *in;
+
+    if (stream->open)
+        return true;
+    in = stream_next(stream);
+    if (!in)
+        return false;
+    if (spr_chunk_open(&stream->chunk, in->recv.data, in->recv.bytes, &s->blocks,
+                       (uint32_t)rq->comm->rank, s->merged, &why) != SPR_OK) {
+        spr_comm_fail(rq->comm, SPR_ERR_PROTO, from, -1, why);
+        return false;
+    }
+    stream->open = true;
+    stream->last = stream->chunk.flags & SPR_CHUNK_LAST;
+    if (stream->last != (s->merged + stream->chunk.windows == s->windows)) {
+        spr_comm_fail(rq->comm, SPR_ERR_PROTO, from, -1, "a stream of chunks ends at the wrong place");
+        return false;
+    }
+    return true;
+}
+
+static void add_own(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+    uint16_t *pos = s->writer.pos;
+    float *val = s->writer.val;
+    size_t n = spr_blocks_gather(&s->blocks, s->offsets, rq->plan.index, rq->plan.value,
+                                 (uint32_t)rq->comm->rank, s->merged, pos, val);
+
+    for (size_t i = 0; i < n; i++) {
+        s->accumulator[pos[i]] += val[i];
+        s->touched[pos[i] >> 6] |= (uint64_t)1 << (pos[i] & 63);
+    }
+}
+
+/* Add the entries of one rank to the window; close its chunk behind the last window. */
+static bool add(spr_request *rq, int from)
+{
+    struct spr_sparse_state *s = rq->state;
+    struct spr_stream *stream = &s->contributions[from];
+
+    if (from == rq->comm->rank) {
+        add_own(rq);
+        return true;
+    }
+    if (!covered(rq, from))
+        return false;
+    spr_chunk_add(&stream->chunk, s->accumulator, s->touched);
+    if (s->merged + 1 == stream->chunk.first_window + stream->chunk.windows)
+        stream_close(stream);
+    return true;
+}
+
+static struct spr_union_slot *free_slot(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+    struct spr_union_slot *slot = &s->slots[s->union_chunks % SPR_SPARSE_UNIONS];
+
+    for (int r = 0; r < rq->comm->size; r++)
+        if (slot->out[r].busy)
+            return NULL;
+    return slot;
+}
+
+/* Encode what was harvested and send it to everybody; take it into our own result. */
+static bool send_union(spr_request *rq, bool last)
+{
+    struct spr_sparse_state *s = rq->state;
+    struct spr_union_slot *slot = free_slot(rq);
+    int size = rq->comm->size, rank = rq->comm->rank;
+    uint32_t first = s->union_writer.first_window, next;
+    bool is_last;
+    size_t bytes;
+
+    bytes = spr_chunk_writer_finish(&s->union_writer, SPR_V_FP32, -1, last ? SPR_CHUNK_LAST : 0,
+                                    slot->buffer, SPR_FRAME_MAX_PAYLOAD);
+    for (int i = 1; i < size; i++) {
+        int peer = (rank + i) % size;
+        spr_post_send(rq, &slot->out[peer], peer, UNION_STEP | s->union_chunks, slot->buffer,
+                      bytes, false);
+    }
+    s->union_chunks++;
+    return spr_sparse_result(rq, rank, first, slot->buffer, bytes, &is_last, &next) == SPR_OK;
+}
+
+/* The window is complete: move its union into the writer, which sends full chunks. */
+static bool harvest(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+    struct spr_chunk_writer *w = &s->union_writer;
+    uint32_t len = spr_blocks_window_len(&s->blocks, (uint32_t)rq->comm->rank, s->merged);
+    float *val = w->val + w->count;
+    size_t n = spr_window_harvest(s->accumulator, s->touched, len, w->pos + w->count, val);
+    bool last = s->merged + 1 == s->windows;
+
+    if (rq->plan.op == SPR_AVG)
+        for (size_t i = 0; i < n; i++)
+            val[i] /= (float)rq->comm->size;
+    s->union_entries += n;
+    spr_chunk_writer_window(w, n);
+    s->merged++;
+    s->next_rank = 0;
+    if (last || w->count * 6 > SPR_SPARSE_TARGET_BYTES || !spr_chunk_writer_room(w, SPR_WINDOW) ||
+        w->windows == SPR_SPARSE_MAX_WINDOWS) {
+        if (!send_union(rq, last))
+            return false;
+        spr_chunk_writer_begin(w, s->merged);
+    }
+    return true;
+}
+
+static void merge(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+    uint64_t begin = spr_now_ns(rq->comm->clock);
+
+    while (s->merged < s->windows && free_slot(rq)) {
+        while (s->next_rank < rq->comm->size && add(rq, s->next_rank))
+            s->next_rank++;
+        if (s->next_rank < rq->comm->size || !harvest(rq))
+            break;
+    }
+    rq->comm->counters.merge_ns += spr_now_ns(rq->comm->clock) - begin;
+    for (int i = 1; i < rq->comm->size && !rq->comm->error.status; i++) {
+        int peer = (rq->comm->rank + i) % rq->comm->size;
+        if (s->windows)
+            stream_ask(rq, &s->contributions[peer], peer, 0);
+    }
+}
+
+/* Step 2: everybody's unions -------------------------------------------------------------------- */
+
+static bool take_unions(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+    uint64_t begin = spr_now_ns(rq->comm->clock);
+    int size = rq->comm->size;
+    bool all = true;
+
+    for (int i = 1; i < size; i++) {
+        int owner = (rq->comm->rank + i) % size;
+        struct spr_stream *u = &s->unions[owner];
+        struct spr_in *in;
+        while (!u->last && (in = stream_next(u)) != NULL) {
+            if (spr_sparse_result(rq, owner, u->window, in->recv.data, in->recv.bytes, &u->last,
+                                  &u->window) != SPR_OK)
+                return false;
+            stream_close(u);
+        }
+        stream_ask(rq, u, owner, UNION_STEP);
+        all &= u->last;
+    }
+    rq->comm->counters.decode_ns += spr_now_ns(rq->comm->clock) - begin;
+    return all;
+}
+
+/* An over-eager receive that the sender will never use: its messages were fewer than AHEAD. */
+static void withdraw_rest(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+
+    for (int r = 0; r < rq->comm->size; r++) {
+        struct spr_stream *streams[] = {&s->contributions[r], &s->unions[r]};
+        for (size_t k = 0; k < SPR_ARRAY_LEN(streams); k++)
+            for (int i = 0; i < SPR_SPARSE_AHEAD; i++)
+                if (streams[k]->last && streams[k]->in[i].state == SPR_IN_POSTED)
+                    spr_withdraw_receive(&streams[k]->in[i]);
+    }
+}
+
+static bool advance(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+    struct spr_counters *counters = &rq->comm->counters;
+    bool contributed, taken;
+
+    contributed = contribute(rq);
+    merge(rq);
+    if (rq->comm->error.status)
+        return false;
+    if (s->merged == s->windows && counters->last_reduce_scatter_ns == 0)
+        counters->last_reduce_scatter_ns = spr_now_ns(rq->comm->clock) - rq->posted_ns;
+    taken = take_unions(rq);
+    if (rq->comm->error.status || !contributed || !taken || s->merged < s->windows)
+        return false;
+    withdraw_rest(rq);
+    if (rq->outstanding == 0) {
+        rq->result = spr_sparse_list(rq);
+        counters->last_total_ns = spr_now_ns(rq->comm->clock) - rq->posted_ns;
+        counters->last_allgather_ns = counters->last_total_ns - counters->last_reduce_scatter_ns;
+        counters->last_union = s->union_entries;
+        return true;
+    }
+    return false;
+}
+
+/* Setting up ------------------------------------------------------------------------------------ */
+
+/* Blocks small enough that every owner has some, large enough that an entry's block is cheap. */
+static void choose_blocks(struct spr_blocks *b, size_t elements, int size)
+{
+    b->elements = elements;
+    b->ranks = (uint32_t)size;
+    b->block_log2 = size <= 16 ? 12 : size <= 64 ? 11 : 10;
+    while (b->block_log2 > 6 && (elements >> b->block_log2) / (uint32_t)size < 4)
+        b->block_log2--;
+}
+
+static bool make_streams(spr_request *rq, struct spr_stream **streams)
+{
+    size_t size = (size_t)rq->comm->size;
+
+    *streams = spr_arena_alloc(&rq->arena, size * sizeof **streams);
+    if (!*streams)
+        return false;
+    for (size_t r = 0; r < size; r++) {
+        for (int i = 0; i < SPR_SPARSE_AHEAD; i++) {
+            if (r == (size_t)rq->comm->rank)
+                continue;
+            (*streams)[r].buffer[i] = spr_comm_buffer_get(rq->comm);
+            if (!(*streams)[r].buffer[i])
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool make_senders(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+    size_t size = (size_t)rq->comm->size;
+
+    s->sent_windows = spr_arena_alloc(&rq->arena, size * sizeof *s->sent_windows);
+    s->sent_chunks = spr_arena_alloc(&rq->arena, size * sizeof *s->sent_chunks);
+    s->to_owner = spr_arena_alloc(&rq->arena, size * sizeof *s->to_owner);
+    s->to_owner_buffer = spr_arena_alloc(&rq->arena, size * sizeof *s->to_owner_buffer);
+    if (!s->sent_windows || !s->sent_chunks || !s->to_owner || !s->to_owner_buffer)
+        return false;
+    for (size_t r = 0; r < size; r++) {
+        if (r != (size_t)rq->comm->rank &&
+            !(s->to_owner_buffer[r] = spr_comm_buffer_get(rq->comm)))
+            return false;
+    }
+    for (int i = 0; i < SPR_SPARSE_UNIONS; i++) {
+        s->slots[i].buffer = spr_comm_buffer_get(rq->comm);
+        s->slots[i].out = spr_arena_alloc(&rq->arena, size * sizeof *s->slots[i].out);
+        if (!s->slots[i].buffer || !s->slots[i].out)
+            return false;
+    }
+    return true;
+}
+
+static bool make_work_space(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+    size_t max_entries = SPR_WINDOW + SPR_SPARSE_TARGET_BYTES / 6 + 64;
+    size_t scratch = spr_chunk_writer_scratch(SPR_SPARSE_MAX_WINDOWS, max_entries);
+    void *union_scratch = spr_arena_alloc(&rq->arena, scratch);
+    size_t size = (size_t)rq->comm->size;
+
+    s->writer_scratch = spr_arena_alloc(&rq->arena, scratch);
+    s->accumulator = spr_arena_alloc(&rq->arena, SPR_WINDOW * sizeof(float));
+    s->touched = spr_arena_alloc(&rq->arena, SPR_WINDOW / 8);
+    s->kept = spr_arena_alloc(&rq->arena, size * sizeof(struct spr_kept *));
+    s->kept_tail = spr_arena_alloc(&rq->arena, size * sizeof(struct spr_kept *));
+    if (!union_scratch || !s->writer_scratch || !s->accumulator || !s->touched || !s->kept ||
+        !s->kept_tail)
+        return false;
+    spr_chunk_writer_init(&s->writer, &s->blocks, 0, SPR_SPARSE_MAX_WINDOWS, max_entries,
+                          s->writer_scratch);
+    spr_chunk_writer_init(&s->union_writer, &s->blocks, (uint32_t)rq->comm->rank,
+                          SPR_SPARSE_MAX_WINDOWS, max_entries, union_scratch);
+    spr_chunk_writer_begin(&s->union_writer, 0);
+    return true;
+}
+
+static void cleanup(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+
+    for (int r = 0; r < rq->comm->size; r++) {
+        struct spr_stream *streams[] = {s->contributions ? &s->contributions[r] : NULL,
+                                        s->unions ? &s->unions[r] : NULL};
+        for (size_t k = 0; k < SPR_ARRAY_LEN(streams); k++)
+            for (int i = 0; streams[k] && i < SPR_SPARSE_AHEAD; i++) {
+                if (streams[k]->in[i].state == SPR_IN_ARRIVED)
+                    spr_in_release(&streams[k]->in[i]);
+                spr_comm_buffer_put(rq->comm, streams[k]->buffer[i]);
+            }
+        if (s->to_owner_buffer)
+            spr_comm_buffer_put(rq->comm, s->to_owner_buffer[r]);
+    }
+    for (int i = 0; i < SPR_SPARSE_UNIONS; i++)
+        spr_comm_buffer_put(rq->comm, s->slots[i].buffer);
+}
+
+static spr_status start(spr_request *rq)
+{
+    struct spr_sparse_state *s = spr_arena_alloc(&rq->arena, sizeof *s);
+    const struct spr_plan *plan = &rq->plan;
+
+    if (!s)
+        return SPR_ERR_NOMEM;
+    rq->state = s;
+    choose_blocks(&s->blocks, plan->count, rq->comm->size);
+    s->windows = spr_blocks_windows(&s->blocks, (uint32_t)rq->comm->rank);
+    s->offsets = spr_arena_alloc(&rq->arena,
+                                 (spr_blocks_count(&s->blocks) + 1) * sizeof *s->offsets);
+    if (!s->offsets)
+        return SPR_ERR_NOMEM;
+    if (!spr_blocks_offsets(&s->blocks, plan->index, plan->entries, s->offsets))
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, rq->comm->rank,
+                             "rank %d: sparse indices must be sorted, unique and below %zu",
+                             rq->comm->rank, plan->count);
+    if (!make_work_space(rq) || !make_senders(rq) || !make_streams(rq, &s->contributions) ||
+        !make_streams(rq, &s->unions)) {
+        cleanup(rq);
+        return SPR_ERR_NOMEM;
+    }
+    for (int r = 0; r < rq->comm->size; r++)
+        s->unions[r].last = spr_blocks_windows(&s->blocks, (uint32_t)r) == 0;
+    rq->comm->counters.last_reduce_scatter_ns = 0;
+    return SPR_OK;
+}
+
+static bool usable(const struct spr_plan *plan, int size)
+{
+    (void)size;
+    return plan->dtype == SPR_FP32;
+}
+
+const struct spr_algorithm spr_sparse_direct = {
+    SPR_C_SPARSE_ALLREDUCE, "direct", "2 steps, (P-1)/P (k + U) entries, canonical",
+    usable, start, advance, cleanup};

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * State of the sparse allreduce, shared by sparse.c (the two steps) and sparse_result.c (what becomes of
+ * the union).
+ */
+#ifndef SPR_COLLECTIVES_SPARSE_H
+#define SPR_COLLECTIVES_SPARSE_H
+
+#include "collectives/collective.h"
+
+/* Messages ahead: per peer as receiver, and encoded chunks of the union under way. */
+#define SPR_SPARSE_AHEAD 2
+#define SPR_SPARSE_UNIONS 4
+/* A chunk is closed when it has about this many bytes; a dense window makes a larger one. */
+#define SPR_SPARSE_TARGET_BYTES ((size_t)64 << 10)
+#define SPR_SPARSE_MAX_WINDOWS 4096
+
+/* A stream of chunks from one rank, windows in ascending order. */
+struct spr_stream {
+    struct spr_in in[SPR_SPARSE_AHEAD];
+    char *buffer[SPR_SPARSE_AHEAD]; /* SPR_FRAME_MAX_PAYLOAD bytes each */
+    uint32_t asked, taken;          /* messages */
+    uint32_t window;                /* first one not yet consumed */
+    bool last;                      /* the last chunk is open or consumed */
+    bool open;                      /* chunk is valid */
+    struct spr_chunk chunk;
+};
+
+/* An encoded chunk of our union on its way to everybody. */
+struct spr_union_slot {
+    char *buffer;
+    struct spr_out *out; /* [size] */
+};
+
+/* Kept copies of union chunks, in order, for a list result. */
+struct spr_kept {
+    struct spr_kept *next;
+    size_t bytes;
+    char data[];
+};
+
+struct spr_sparse_state {
+    struct spr_blocks blocks;
+    uint32_t windows;         /* of ours */
+    uint32_t *offsets;        /* of our list, by block */
+    /* Step 1, as a sender: */
+    uint32_t *sent_windows;   /* [size]: windows of that owner encoded so far */
+    uint32_t *sent_chunks;    /* [size] */
+    struct spr_out *to_owner; /* [size] */
+    char **to_owner_buffer;   /* [size] */
+    struct spr_chunk_writer writer;
+    void *writer_scratch;
+    /* Step 1, as an owner: */
+    struct spr_stream *contributions; /* [size] */
+    uint32_t merged;                  /* windows summed and harvested */
+    int next_rank;                    /* whose entries of window `merged` are added next */
+    float *accumulator;               /* SPR_WINDOW */
+    uint64_t *touched;                /* SPR_WINDOW bits */
+    /* Step 2: */
+    struct spr_chunk_writer union_writer;
+    uint32_t union_chunks;
+    struct spr_union_slot slots[SPR_SPARSE_UNIONS];
+    struct spr_stream *unions; /* [size] */
+    uint64_t union_entries;
+    struct spr_kept **kept, **kept_tail; /* [size], for a list result; by owner */
+};
+
+/* A chunk of an owner's union: write it into the dense result, keep it for the list. */
+spr_status spr_sparse_result(spr_request *rq, int owner, uint32_t first_window, const void *data,
+                             size_t bytes, bool *last, uint32_t *next_window);
+/* All chunks are there: make the list. SPR_OK or TOO_SMALL. */
+spr_status spr_sparse_list(spr_request *rq);
+
+#endif

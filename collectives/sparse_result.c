@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * What becomes of the union: each owner's chunks, as they come, into the dense result; or all together,
+ * at the end, into one sorted list.
+ */
+#include <string.h>
+
+#include "collectives/sparse.h"
+
+/* Zero the blocks of a window in the dense result, just before its entries are written. */
+static void clear_window(const struct spr_blocks *b, uint32_t owner, uint32_t w, float *dense)
+{
+    uint64_t local = (uint64_t)w << SPR_WINDOW_LOG2;
+    uint64_t end = local + spr_blocks_window_len(b, owner, w);
+    uint64_t block = (uint64_t)1 << b->block_log2;
+
+    for (; local < end; local += block) {
+        uint64_t n = end - local < block ? end - local : block;
+        memset(dense + spr_blocks_global(b, owner, local), 0, n * sizeof *dense);
+    }
+}
+
+static spr_status keep(spr_request *rq, int owner, const void *data, size_t bytes)
+{
+    struct spr_sparse_state *s = rq->state;
+    struct spr_kept *k = spr_arena_alloc(&rq->arena, sizeof *k + bytes);
+
+    if (!k) {
+        spr_comm_fail(rq->comm, SPR_ERR_NOMEM, rq->comm->rank, -1, "no memory for the list result");
+        return SPR_ERR_NOMEM;
+    }
+    k->bytes = bytes;
+    memcpy(k->data, data, bytes);
+    if (s->kept_tail[owner])
+        s->kept_tail[owner]->next = k;
+    else
+        s->kept[owner] = k;
+    s->kept_tail[owner] = k;
+    return SPR_OK;
+}
+
+spr_status spr_sparse_result(spr_request *rq, int owner, uint32_t first_window, const void *data,
+                             size_t bytes, bool *last, uint32_t *next_window)
+{
+    struct spr_sparse_state *s = rq->state;
+    uint32_t windows = spr_blocks_windows(&s->blocks, (uint32_t)owner);
+    struct spr_chunk c;
+    const char *why = "";
+    spr_status status =
+        spr_chunk_open(&c, data, bytes, &s->blocks, (uint32_t)owner, first_window, &why);
+
+    *last = status == SPR_OK && c.flags & SPR_CHUNK_LAST;
+    if (status == SPR_OK && *last != (first_window + c.windows == windows)) {
+        status = SPR_ERR_PROTO;
+        why = "a stream of chunks ends at the wrong place";
+    }
+    if (status) {
+        spr_comm_fail(rq->comm, status, owner, -1, why);
+        return status;
+    }
+    *next_window = first_window + c.windows;
+    if (owner != rq->comm->rank)
+        s->union_entries += c.count;
+    if (rq->plan.dense) {
+        for (uint32_t w = first_window; w < *next_window; w++) {
+            clear_window(&s->blocks, (uint32_t)owner, w, rq->plan.dense);
+            spr_chunk_scatter(&c, 1.0f, rq->plan.dense);
+        }
+    }
+    return rq->plan.list ? keep(rq, owner, data, bytes) : SPR_OK;
+}
+
+/* One owner's kept chunks, read window by window. */
+struct reader {
+    struct spr_kept *kept;
+    struct spr_chunk chunk;
+    bool open;
+    size_t at, count; /* in the window's entries below */
+    uint32_t *index;  /* SPR_WINDOW */
+    float *value;
+};
+
+static void read_window(const spr_request *rq, struct reader *r, uint32_t owner, uint32_t w)
+{
+    const struct spr_sparse_state *s = rq->state;
+    const char *why;
+
+    r->at = r->count = 0;
+    if (w >= spr_blocks_windows(&s->blocks, owner))
+        return;
+    if (!r->open) { /* checked before; cannot fail */
+        (void)spr_chunk_open(&r->chunk, r->kept->data, r->kept->bytes, &s->blocks, owner, w, &why);
+        r->open = true;
+    }
+    r->count = spr_chunk_list(&r->chunk, 1.0f, r->index, r->value, SPR_WINDOW);
+    if (w + 1 == r->chunk.first_window + r->chunk.windows) {
+        r->open = false;
+        r->kept = r->kept->next;
+    }
+}
+
+/* Entries of all owners in one window: block by block, since blocks are dealt out to the owners. */
+static void merge_window(const spr_request *rq, struct reader *readers, uint32_t w)
+{
+    const struct spr_sparse_state *s = rq->state;
+    uint32_t log2 = s->blocks.block_log2, per_window = SPR_WINDOW >> log2;
+    spr_sparse *list = rq->plan.list;
+
+    for (uint32_t b = 0; b < per_window; b++) {
+        for (int o = 0; o < rq->comm->size; o++) {
+            struct reader *r = &readers[o];
+            uint64_t block = ((uint64_t)w * per_window + b) * s->blocks.ranks + (uint32_t)o;
+            for (; r->at < r->count && r->index[r->at] >> log2 == block; r->at++) {
+                if (list->count < list->capacity) {
+                    list->index[list->count] = r->index[r->at];
+                    list->value[list->count] = r->value[r->at];
+                }
+                list->count++;
+            }
+        }
+    }
+}
+
+spr_status spr_sparse_list(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+    size_t size = (size_t)rq->comm->size;
+    struct reader *readers;
+
+    if (!rq->plan.list)
+        return SPR_OK;
+    readers = spr_arena_alloc(&rq->arena, size * sizeof *readers);
+    for (size_t o = 0; readers && o < size; o++) {
+        readers[o].kept = s->kept[o];
+        readers[o].index = spr_arena_alloc(&rq->arena, (SPR_WINDOW + 16) * sizeof(uint32_t));
+        readers[o].value = spr_arena_alloc(&rq->arena, (SPR_WINDOW + 16) * sizeof(float));
+        if (!readers[o].index || !readers[o].value)
+            readers = NULL;
+    }
+    if (!readers)
+        return SPR_ERR_NOMEM;
+    rq->plan.list->count = 0;
+    for (uint32_t w = 0; w < spr_blocks_windows(&s->blocks, 0); w++) {
+        for (size_t o = 0; o < size; o++)
+            read_window(rq, &readers[o], (uint32_t)o, w);
+        merge_window(rq, readers, w);
+    }
+    return rq->plan.list->count <= rq->plan.list->capacity ? SPR_OK : SPR_ERR_TOO_SMALL;
+}

@@ -1,0 +1,548 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Every collective and algorithm, over simulated links with jitter, against a naive fp64 reference:
+ * the full product of algorithms, 1..9 ranks, element types and reductions, many sizes.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "compress/value.h"
+#include "tests/sim/world.h"
+
+#define LIMIT_NS 3600000000000ull
+
+static uint64_t seed;
+
+static double load(spr_dtype t, const void *p, size_t i)
+{
+    switch (t) {
+    case SPR_FP32:
+        return (double)((const float *)p)[i];
+    case SPR_FP64:
+        return ((const double *)p)[i];
+    case SPR_FP16:
+        return (double)spr_fp16_to_float(((const uint16_t *)p)[i]);
+    case SPR_BF16:
+        return (double)spr_bf16_to_float(((const uint16_t *)p)[i]);
+    case SPR_INT32:
+        return (double)((const int32_t *)p)[i];
+    default:
+        return (double)((const int64_t *)p)[i];
+    }
+}
+
+static void store(spr_dtype t, void *p, size_t i, double x)
+{
+    switch (t) {
+    case SPR_FP32:
+        ((float *)p)[i] = (float)x;
+        break;
+    case SPR_FP64:
+        ((double *)p)[i] = x;
+        break;
+    case SPR_FP16:
+        ((uint16_t *)p)[i] = spr_fp16_from_float((float)x);
+        break;
+    case SPR_BF16:
+        ((uint16_t *)p)[i] = spr_bf16_from_float((float)x);
+        break;
+    case SPR_INT32:
+        ((int32_t *)p)[i] = (int32_t)x;
+        break;
+    default:
+        ((int64_t *)p)[i] = (int64_t)x;
+    }
+}
+
+/* Relative error of one rounding. */
+static double unit(spr_dtype t)
+{
+    return t == SPR_FP32   ? 0x1p-24
+           : t == SPR_FP64 ? 0x1p-53
+           : t == SPR_FP16 ? 0x1p-11
+           : t == SPR_BF16 ? 0x1p-8
+                           : 0;
+}
+
+static double input(spr_dtype t, uint64_t salt, int rank, size_t i)
+{
+    uint32_t h = spr_hash_u32(seed ^ salt << 48 ^ (uint64_t)rank << 40 ^ i);
+
+    if (t == SPR_INT32 || t == SPR_INT64)
+        return (double)(int32_t)h / 64;
+    return ((double)h - 0x1p31) * 0x1p-31;
+}
+
+struct buffers {
+    char *in[WORLD_MAX], *out[WORLD_MAX];
+};
+
+static void fill(const struct world *w, struct buffers *b, spr_dtype t, size_t in_count,
+                 size_t out_count, uint64_t salt)
+{
+    for (int r = 0; r < w->ranks; r++) {
+        b->in[r] = malloc(in_count * 8 + 8);
+        b->out[r] = malloc(out_count * 8 + 8);
+        memset(b->out[r], 0xee, out_count * 8 + 8);
+        for (size_t i = 0; i < in_count; i++)
+            store(t, b->in[r], i, input(t, salt, r, i));
+    }
+}
+
+static void drop(const struct world *w, struct buffers *b)
+{
+    for (int r = 0; r < w->ranks; r++) {
+        free(b->in[r]);
+        free(b->out[r]);
+    }
+}
+
+/* The reduction of element i over ranks in fp64, and a bound of the error. */
+static double expected(const struct world *w, const struct buffers *b, spr_dtype t, spr_op op,
+                       size_t i, double *bound)
+{
+    double x = load(t, b->in[0], i), magnitude = fabs(x);
+
+    for (int r = 1; r < w->ranks; r++) {
+        double y = load(t, b->in[r], i);
+        magnitude += fabs(y);
+        x = op == SPR_MIN ? fmin(x, y) : op == SPR_MAX ? fmax(x, y) : x + y;
+    }
+    *bound = op == SPR_MIN || op == SPR_MAX ? 0 : magnitude * unit(t) * (w->ranks + 1);
+    if (op == SPR_AVG) {
+        x /= w->ranks;
+        if (t == SPR_INT32 || t == SPR_INT64)
+            x = trunc(x);
+    }
+    return x;
+}
+
+static void run_ok(struct world *w)
+{
+    assert_true(world_run(w, LIMIT_NS));
+    for (int r = 0; r < w->ranks; r++)
+        assert_int_equal(w->results[r], SPR_OK);
+}
+
+static void check_allreduce(struct world *w, const char *algorithm, spr_dtype t, spr_op op,
+                            size_t n, bool in_place, uint64_t salt)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    struct buffers b;
+
+    options.algorithm = algorithm;
+    fill(w, &b, t, n, n, salt);
+    for (int r = 0; r < w->ranks; r++) {
+        if (in_place)
+            memcpy(b.out[r], b.in[r], n * spr_dtype_size(t));
+        assert_int_equal(spr_iallreduce(w->comms[r], in_place ? b.out[r] : b.in[r], b.out[r], n, t,
+                                        op, &options, &w->requests[r]),
+                         SPR_OK);
+    }
+    run_ok(w);
+    for (int r = 0; r < w->ranks; r++) {
+        assert_memory_equal(b.out[r], b.out[0], n * spr_dtype_size(t));
+        assert_int_equal((unsigned char)b.out[r][n * spr_dtype_size(t)], 0xee);
+    }
+    for (size_t i = 0; i < n; i++) {
+        double bound, want = expected(w, &b, t, op, i, &bound), got = load(t, b.out[0], i);
+        if (fabs(got - want) > bound)
+            fail_msg("%s %s %s n=%zu P=%d element %zu: %.17g, not %.17g", algorithm,
+                     spr_dtype_name(t), spr_op_name(op), n, w->ranks, i, got, want);
+    }
+    drop(w, &b);
+}
+
+static const size_t sizes[] = {0, 1, 2, 7, 63, 64, 65, 1000, 4096, 10007, 65536};
+
+static void make(struct world *w, int ranks, double bandwidth)
+{
+    struct spr_sim_options options = {.ranks = ranks, .seed = seed, .latency_s = 10e-6,
+                                      .jitter_s = 50e-6, .bandwidth = bandwidth};
+    world_create(w, &options);
+}
+
+static void allreduce_is_right_for_all_algorithms_types_and_sizes(void **state)
+{
+    struct world w;
+
+    (void)state;
+    for (int ranks = 1; ranks <= 9; ranks++) {
+        make(&w, ranks, 10e9);
+        for (int a = 0; spr_algorithm_name("allreduce", a); a++) {
+            const char *name = spr_algorithm_name("allreduce", a);
+            for (spr_dtype t = 0; t < SPR_DTYPE_COUNT; t++) {
+                bool half = t == SPR_FP16 || t == SPR_BF16;
+                if (half && !strcmp(name, "ring"))
+                    continue;
+                for (spr_op op = 0; op < SPR_OP_COUNT; op++)
+                    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+                        if (strcmp(name, "flat") || sizes[s] * spr_dtype_size(t) <= 65536)
+                            check_allreduce(&w, name, t, op, sizes[s], (s + (size_t)op) % 2, s);
+            }
+        }
+        world_destroy(&w);
+    }
+}
+
+static void direct_and_flat_give_the_same_bits(void **state)
+{
+    spr_call_options flat = SPR_CALL_OPTIONS_INIT, direct = SPR_CALL_OPTIONS_INIT;
+    struct buffers b;
+    struct world w;
+    char *first;
+
+    (void)state;
+    flat.algorithm = "flat";
+    direct.algorithm = "direct";
+    make(&w, 7, 10e9);
+    fill(&w, &b, SPR_FP32, 5000, 5000, 3);
+    for (int r = 0; r < w.ranks; r++)
+        spr_iallreduce(w.comms[r], b.in[r], b.out[r], 5000, SPR_FP32, SPR_SUM, &flat,
+                       &w.requests[r]);
+    run_ok(&w);
+    first = malloc(20000);
+    memcpy(first, b.out[0], 20000);
+    for (int r = 0; r < w.ranks; r++)
+        spr_iallreduce(w.comms[r], b.in[r], b.out[r], 5000, SPR_FP32, SPR_SUM, &direct,
+                       &w.requests[r]);
+    run_ok(&w);
+    assert_memory_equal(first, b.out[3], 20000);
+    free(first);
+    drop(&w, &b);
+    world_destroy(&w);
+}
+
+static void reduce_scatter_and_allgather_are_right(void **state)
+{
+    struct world w;
+
+    (void)state;
+    for (int ranks = 1; ranks <= 9; ranks++) {
+        make(&w, ranks, 10e9);
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            size_t n = sizes[s], total = n * (size_t)ranks;
+            struct buffers b;
+            fill(&w, &b, SPR_FP32, total, n, s);
+            for (int r = 0; r < ranks; r++)
+                spr_ireduce_scatter(w.comms[r], b.in[r], b.out[r], n, SPR_FP32, SPR_SUM, NULL,
+                                    &w.requests[r]);
+            run_ok(&w);
+            for (int r = 0; r < ranks; r++)
+                for (size_t i = 0; i < n; i++) {
+                    double bound;
+                    double want = expected(&w, &b, SPR_FP32, SPR_SUM, (size_t)r * n + i, &bound);
+                    assert_true(fabs(load(SPR_FP32, b.out[r], i) - want) <= bound);
+                }
+            drop(&w, &b);
+            fill(&w, &b, SPR_INT64, n, total, s);
+            for (int r = 0; r < ranks; r++)
+                spr_iallgather(w.comms[r], b.in[r], b.out[r], n, SPR_INT64, NULL, &w.requests[r]);
+            run_ok(&w);
+            for (int r = 0; r < ranks; r++)
+                for (int from = 0; from < ranks; from++)
+                    assert_memory_equal(b.out[r] + (size_t)from * n * 8, b.in[from], n * 8);
+            drop(&w, &b);
+        }
+        world_destroy(&w);
+    }
+}
+
+static void broadcast_and_barrier_are_right(void **state)
+{
+    struct world w;
+
+    (void)state;
+    for (int ranks = 1; ranks <= 9; ranks++) {
+        make(&w, ranks, 10e9);
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            int root = (int)(s % (size_t)ranks);
+            size_t n = sizes[s];
+            struct buffers b;
+            fill(&w, &b, SPR_FP64, n, n, s);
+            for (int r = 0; r < ranks; r++)
+                spr_ibroadcast(w.comms[r], b.in[r], n, SPR_FP64, root, NULL, &w.requests[r]);
+            run_ok(&w);
+            for (int r = 0; r < ranks; r++)
+                for (size_t i = 0; i < n; i++)
+                    assert_true(load(SPR_FP64, b.in[r], i) == input(SPR_FP64, s, root, i));
+            drop(&w, &b);
+        }
+        for (int r = 0; r < ranks; r++)
+            spr_ibarrier(w.comms[r], NULL, &w.requests[r]);
+        run_ok(&w);
+        world_destroy(&w);
+    }
+}
+
+/* Sparse --------------------------------------------------------------------------------------- */
+
+static size_t make_list(int rank, size_t n, double density, uint32_t *index, float *value,
+                        float *dense)
+{
+    size_t k = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        uint32_t h = spr_hash_u32(seed ^ 77 ^ (uint64_t)rank << 40 ^ i);
+        dense[i] = 0;
+        if ((double)h * 0x1p-32 >= density)
+            continue;
+        index[k] = (uint32_t)i;
+        value[k] = dense[i] = (float)input(SPR_FP32, 9, rank, i);
+        k++;
+    }
+    return k;
+}
+
+static void check_sparse(struct world *w, size_t n, double density, spr_op op)
+{
+    spr_sparse lists[WORLD_MAX], unions[WORLD_MAX];
+    struct buffers b = {0};
+    float *dense[WORLD_MAX];
+
+    for (int r = 0; r < w->ranks; r++) {
+        b.in[r] = malloc(n * 4 + 8);
+        b.out[r] = malloc(n * 4 + 8);
+        dense[r] = malloc(n * 4 + 8);
+        memset(b.out[r], 0xee, n * 4);
+        lists[r] = (spr_sparse){malloc(n * 4 + 4), malloc(n * 4 + 4), 0, 0};
+        unions[r] = (spr_sparse){malloc(n * 4 + 4), malloc(n * 4 + 4), 0, n};
+        lists[r].count = make_list(r, n, density, lists[r].index, lists[r].value, dense[r]);
+        assert_int_equal(spr_isparse_allreduce(w->comms[r], &lists[r], n, (float *)b.out[r],
+                                               &unions[r], op, NULL, &w->requests[r]),
+                         SPR_OK);
+    }
+    run_ok(w);
+    /* The same bits as a dense allreduce of the same vectors. */
+    for (int r = 0; r < w->ranks; r++)
+        spr_iallreduce(w->comms[r], dense[r], b.in[r], n, SPR_FP32, op, NULL, &w->requests[r]);
+    run_ok(w);
+    for (int r = 0; r < w->ranks; r++) {
+        if (memcmp(b.out[r], b.in[r], n * 4))
+            fail_msg("P=%d n=%zu density %g: rank %d: sparse %g..., dense %g...", w->ranks, n,
+                     density, r, (double)*(float *)b.out[r], (double)*(float *)b.in[r]);
+        assert_int_equal(unions[r].count, unions[0].count);
+        assert_memory_equal(unions[r].index, unions[0].index, unions[0].count * 4);
+        for (size_t i = 0; i < unions[r].count; i++) {
+            assert_true(i == 0 || unions[r].index[i] > unions[r].index[i - 1]);
+            if (memcmp(&unions[r].value[i], (float *)b.in[r] + unions[r].index[i], 4))
+                fail_msg("P=%d n=%zu density %g: entry %zu at %u is %g, not %g", w->ranks, n,
+                         density, i, unions[r].index[i], (double)unions[r].value[i],
+                         (double)((float *)b.in[r])[unions[r].index[i]]);
+        }
+    }
+    for (int r = 0; r < w->ranks; r++) {
+        free(lists[r].index);
+        free(lists[r].value);
+        free(unions[r].index);
+        free(unions[r].value);
+        free(dense[r]);
+    }
+    drop(w, &b);
+}
+
+static void sparse_equals_dense_bit_for_bit(void **state)
+{
+    static const size_t n[] = {1, 10, 64, 1000, 65536, 300001};
+    static const double density[] = {0, 0.001, 0.01, 0.1, 0.6, 1.0};
+    struct world w;
+
+    (void)state;
+    for (int ranks = 1; ranks <= 9; ranks++) {
+        make(&w, ranks, 10e9);
+        for (size_t i = 0; i < sizeof n / sizeof *n; i++)
+            for (size_t d = 0; d < sizeof density / sizeof *density; d++)
+                if (n[i] <= 65536 || ranks == 3 || ranks == 8)
+                    check_sparse(&w, n[i], density[d], d % 2 ? SPR_AVG : SPR_SUM);
+        world_destroy(&w);
+    }
+}
+
+static void a_short_list_is_reported_with_the_size_needed(void **state)
+{
+    uint32_t index[2] = {3, 5}, out_index[1];
+    float value[2] = {1, 2}, out_value[1], dense[8];
+    spr_sparse in = {index, value, 2, 0}, out = {out_index, out_value, 0, 1};
+    struct world w;
+
+    (void)state;
+    make(&w, 1, 0);
+    assert_int_equal(spr_isparse_allreduce(w.comms[0], &in, 8, dense, &out, SPR_SUM, NULL,
+                                           &w.requests[0]),
+                     SPR_OK);
+    assert_true(world_run(&w, LIMIT_NS));
+    assert_int_equal(w.results[0], SPR_ERR_TOO_SMALL);
+    assert_int_equal(out.count, 2);
+    assert_true(dense[3] == 1 && dense[5] == 2);
+    index[1] = 3;
+    assert_int_equal(spr_isparse_allreduce(w.comms[0], &in, 8, dense, &out, SPR_SUM, NULL,
+                                           &w.requests[0]),
+                     SPR_ERR_INVALID);
+    world_destroy(&w);
+}
+
+/* Compressed ----------------------------------------------------------------------------------- */
+
+static void error_feedback_conserves_every_step(void **state)
+{
+    enum { N = 20000, RANKS = 5, STEPS = 12 };
+    static float gradient[RANKS][N];
+    static double sum_in[N], sum_out[N];
+    spr_layout layout[2] = {{1, "a", 0, 100, 100}, {2, "b", 10000, 10000, 1}};
+    spr_codec *codec[RANKS];
+    struct world w;
+
+    (void)state;
+    make(&w, RANKS, 10e9);
+    memset(sum_in, 0, sizeof sum_in);
+    memset(sum_out, 0, sizeof sum_out);
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(spr_codec_create("topk:ratio=2%", layout, 2, &codec[r]), SPR_OK);
+    for (int step = 0; step < STEPS; step++) {
+        for (int r = 0; r < RANKS; r++) {
+            for (size_t i = 0; i < N; i++) {
+                gradient[r][i] = (float)input(SPR_FP32, (uint64_t)step + 100, r, i);
+                sum_in[i] += (double)gradient[r][i];
+            }
+            assert_int_equal(spr_icompressed_allreduce(w.comms[r], codec[r], gradient[r], SPR_SUM,
+                                                       NULL, &w.requests[r]),
+                             SPR_OK);
+        }
+        run_ok(&w);
+        for (size_t i = 0; i < N; i++) {
+            double residual = 0;
+            sum_out[i] += (double)gradient[0][i];
+            for (int r = 0; r < RANKS; r++) {
+                assert_true(gradient[r][i] == gradient[0][i]);
+                residual += (double)spr_codec_residual(codec[r])[i];
+            }
+            assert_true(fabs(sum_out[i] + residual - sum_in[i]) < 1e-4);
+        }
+    }
+    for (int r = 0; r < RANKS; r++)
+        spr_codec_destroy(codec[r]);
+    world_destroy(&w);
+}
+
+/* Failure -------------------------------------------------------------------------------------- */
+
+static void every_survivor_names_the_killed_rank(void **state)
+{
+    struct spr_rng rng = {seed, 1};
+
+    (void)state;
+    for (int trial = 0; trial < 200; trial++) {
+        int ranks = 2 + (int)spr_rng_below(&rng, 7), victim = (int)spr_rng_below(&rng, (uint64_t)ranks);
+        size_t n = 1 + (size_t)spr_rng_below(&rng, 300000);
+        spr_status last[WORLD_MAX] = {0};
+        struct buffers b;
+        struct world w;
+        int failed;
+        make(&w, ranks, 1e9);
+        fill(&w, &b, SPR_FP32, n, n, 5);
+        spr_sim_kill(w.sim, victim, spr_rng_below(&rng, 3000000) + 1);
+        for (int step = 0; step < 1000; step++) {
+            for (int r = 0; r < ranks; r++)
+                if (spr_sim_runs(w.sim, r) && !w.requests[r] && !last[r])
+                    last[r] = spr_iallreduce(w.comms[r], b.in[r], b.out[r], n, SPR_FP32, SPR_SUM,
+                                             NULL, &w.requests[r]);
+            assert_true(world_run(&w, LIMIT_NS));
+            failed = 0;
+            for (int r = 0; r < ranks; r++) {
+                if (w.results[r] < 0)
+                    last[r] = w.results[r];
+                failed += last[r] < 0;
+            }
+            if (failed == ranks - 1)
+                break;
+        }
+        for (int r = 0; r < ranks; r++) {
+            char name[32];
+            if (r == victim)
+                continue;
+            snprintf(name, sizeof name, "rank %d was lost", victim);
+            /* Who learns of it between two operations is refused the next one. */
+            assert_true(last[r] == SPR_ERR_RANK_LOST || last[r] == SPR_ERR_REVOKED);
+            assert_non_null(strstr(spr_last_error(w.comms[r]), name));
+        }
+        drop(&w, &b);
+        world_destroy(&w);
+    }
+}
+
+static void a_cut_link_ends_at_the_deadline_with_the_rank(void **state)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    struct buffers b;
+    struct world w;
+
+    (void)state;
+    options.timeout_s = 0.5;
+    options.name = "layer3.weight";
+    make(&w, 3, 1e9);
+    fill(&w, &b, SPR_FP32, 100000, 100000, 1);
+    spr_sim_cut(w.sim, 0, 2);
+    for (int r = 0; r < 3; r++)
+        spr_iallreduce(w.comms[r], b.in[r], b.out[r], 100000, SPR_FP32, SPR_SUM, &options,
+                       &w.requests[r]);
+    assert_true(world_run(&w, LIMIT_NS));
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(w.results[r], SPR_ERR_DEADLINE);
+    assert_non_null(strstr(spr_last_error(w.comms[0]), "layer3.weight"));
+    drop(&w, &b);
+    world_destroy(&w);
+}
+
+static void a_flipped_bit_is_caught(void **state)
+{
+    (void)state;
+    for (uint64_t nth = 0; nth < 60; nth++) {
+        struct buffers b;
+        struct world w;
+        make(&w, 3, 1e9);
+        fill(&w, &b, SPR_FP32, 100000, 100000, 1);
+        spr_sim_corrupt(w.sim, 1, 2, nth);
+        for (int r = 0; r < 3; r++)
+            spr_iallreduce(w.comms[r], b.in[r], b.out[r], 100000, SPR_FP32, SPR_SUM, NULL,
+                           &w.requests[r]);
+        assert_true(world_run(&w, LIMIT_NS));
+        for (int r = 0; r < 3; r++) {
+            if (w.results[r] != SPR_OK && !strstr(spr_last_error(w.comms[r]), "rank 1"))
+                fail_msg("rank %d: %s", r, spr_last_error(w.comms[r]));
+            if (w.results[r] != SPR_OK)
+                continue;
+            assert_memory_equal(b.out[r], b.out[0], 400000);
+        }
+        if (nth < 4)
+            assert_true(w.results[2] == SPR_ERR_CORRUPT || w.results[2] == SPR_ERR_PROTO);
+        drop(&w, &b);
+        world_destroy(&w);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(allreduce_is_right_for_all_algorithms_types_and_sizes),
+        cmocka_unit_test(direct_and_flat_give_the_same_bits),
+        cmocka_unit_test(reduce_scatter_and_allgather_are_right),
+        cmocka_unit_test(broadcast_and_barrier_are_right),
+        cmocka_unit_test(sparse_equals_dense_bit_for_bit),
+        cmocka_unit_test(a_short_list_is_reported_with_the_size_needed),
+        cmocka_unit_test(error_feedback_conserves_every_step),
+        cmocka_unit_test(every_survivor_names_the_killed_rank),
+        cmocka_unit_test(a_cut_link_ends_at_the_deadline_with_the_rank),
+        cmocka_unit_test(a_flipped_bit_is_caught),
+    };
+
+    seed = spr_rng_test_seed();
+    printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
