@@ -15,9 +15,18 @@ test_programs = \
 	tests/unit/test_base_opt_load \
 	tests/unit/test_base_rng \
 	tests/unit/test_base_status \
+	tests/unit/test_compress_blocks \
+	tests/unit/test_compress_chunk \
+	tests/unit/test_compress_codec \
+	tests/unit/test_compress_kernels \
+	tests/unit/test_compress_state \
+	tests/unit/test_compress_topk \
 	tests/unit/test_frame \
 	tests/unit/test_memory
 test_scripts =
+
+# Data that several tests of compress/ are run on.
+EXTRA_DIST += tests/unit/compress_data.h
 
 # Over simulated links.
 test_programs += tests/sim/test_collectives

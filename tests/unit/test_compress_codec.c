@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Codecs: strings, and what one step sends and keeps.
+ */
+#include "compress/codec.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/util.h"
+#include "tests/unit/compress_data.h"
+
+#define N 20000 /* beyond the size up to which top-k looks at everything */
+#define STEPS 12
+
+static struct spr_rng rng;
+static const spr_layout layout[] = {
+    {.id = 40, .name = "embedding", .offset = 0, .rows = 100, .columns = 150},
+    {.id = 7, .name = "bias", .offset = 15000, .rows = 1, .columns = 1},
+    {.id = 9, .name = "empty", .offset = 15001, .rows = 0, .columns = 5},
+    {.id = 1, .offset = 15001, .rows = 4999, .columns = 1},
+};
+static const char *const all_specs[] = {
+    "topk:ratio=1%", "topk:ratio=5%+fp16", "topk:ratio=100%+bf16", "none", "fp16", "bf16",
+};
+
+static spr_codec *make(const char *spec)
+{
+    spr_codec *codec = NULL;
+
+    assert_int_equal(spr_codec_create(spec, layout, SPR_ARRAY_LEN(layout), &codec), SPR_OK);
+    assert_int_equal(spr_codec_elements(codec), N);
+    return codec;
+}
+
+/* What a step sends, as a dense vector; 0 where nothing. */
+static void sent_of(const struct spr_codec_step *step, float *sent)
+{
+    if (step->dense) {
+        memcpy(sent, step->vector, N * sizeof(float));
+        return;
+    }
+    memset(sent, 0, N * sizeof(float));
+    for (size_t i = 0; i < step->count; i++) {
+        assert_true(i == 0 || step->index[i] > step->index[i - 1]);
+        sent[step->index[i]] = step->value[i];
+    }
+}
+
+static void step_of(spr_codec *codec, const float *gradient, float *sent)
+{
+    struct spr_codec_step step;
+
+    assert_int_equal(spr_codec_begin(codec, gradient, &step), SPR_OK);
+    sent_of(&step, sent);
+}
+
+/* ---- Strings ------------------------------------------------------------------------------------
+ */
+
+static void every_valid_string_has_one_canonical_form(void **state)
+{
+    static const char *const cases[][2] = {
+        {"topk", "topk:ratio=0.01,feedback=on"},
+        {"topk:ratio=1%", "topk:ratio=0.01,feedback=on"},
+        {"topk:feedback=off,ratio=0.25", "topk:ratio=0.25,feedback=off"},
+        {"topk:ratio=0.1%,feedback=on+fp16", "topk:ratio=0.001,feedback=on+fp16"},
+        {"topk:ratio=1%+bf16", "topk:ratio=0.01,feedback=on+bf16"},
+        {"topk+fp32", "topk:ratio=0.01,feedback=on"},
+        {"none", "none"},
+        {"fp32", "none"},
+        {"fp16", "fp16"},
+        {"none+bf16", "bf16"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(cases); i++) {
+        spr_codec *a = make(cases[i][0]), *b = make(cases[i][1]);
+
+        assert_string_equal(spr_codec_spec(a), cases[i][1]);
+        assert_string_equal(spr_codec_spec(b), cases[i][1]);
+        assert_true(spr_codec_hash(a) == spr_codec_hash(b));
+        spr_codec_destroy(a);
+        spr_codec_destroy(b);
+    }
+}
+
+static void a_bad_string_names_the_position_and_what_is_allowed(void **state)
+{
+    static const struct {
+        const char *spec, *where, *says;
+    } cases[] = {
+        {"", "character 1:", "none, topk, fp32, fp16, bf16"},
+        {"topq", "character 1:", "none, topk, fp32, fp16, bf16"},
+        {"topk+fp8", "character 6:", "none, topk, fp32, fp16, bf16"},
+        {"topk+", "character 6:", "known are"},
+        {"topk+fp16+bf16", "character 11:", "one rounding"},
+        {"fp16+topk", "character 6:", "comes first"},
+        {"topk+topk", "character 6:", "one selection"},
+        {"topk:", "character 6:", "topk has ratio, feedback"},
+        {"topk:ratio", "character 6:", "name=value"},
+        {"topk:rate=1%", "character 6:", "topk has ratio, feedback"},
+        {"topk:ratio=1%,k=3", "character 15:", "topk has ratio, feedback"},
+        {"topk:ratio=1%,ratio=2%", "character 15:", "give it once"},
+        {"topk:ratio=0", "character 12:", "out of range"},
+        {"topk:ratio=101%", "character 12:", "out of range"},
+        {"topk:ratio=lots", "character 12:", "ratio"},
+        {"topk:feedback=maybe", "character 15:", "feedback"},
+        {"none:ratio=1%", "character 6:", "none has none"},
+        {"fp16:x=1", "character 6:", "fp16 has none"},
+        {"topk: ratio=1%", "character 6:", "topk has ratio, feedback"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(cases); i++) {
+        spr_codec *codec = NULL;
+
+        assert_int_equal(spr_codec_create(cases[i].spec, layout, 4, &codec), SPR_ERR_INVALID);
+        assert_null(codec);
+        assert_non_null(strstr(spr_thread_error()->text, cases[i].where));
+        assert_non_null(strstr(spr_thread_error()->text, cases[i].says));
+    }
+}
+
+static void a_very_long_string_is_refused(void **state)
+{
+    char spec[2000];
+    spr_codec *codec;
+
+    (void)state;
+    memset(spec, 'x', sizeof(spec) - 1);
+    spec[sizeof(spec) - 1] = '\0';
+    assert_int_equal(spr_codec_create(spec, layout, 4, &codec), SPR_ERR_INVALID);
+    memcpy(spec, "topk:ratio=", 11);
+    assert_int_equal(spr_codec_create(spec, layout, 4, &codec), SPR_ERR_INVALID);
+}
+
+static void a_layout_with_gaps_or_repeats_is_refused(void **state)
+{
+    static const spr_layout gap[] = {{1, "a", 0, 5, 2}, {2, "b", 11, 1, 1}};
+    static const spr_layout overlap[] = {{1, "a", 0, 5, 2}, {2, "b", 9, 1, 1}};
+    static const spr_layout repeat[] = {{1, "a", 0, 5, 2}, {1, "b", 10, 1, 1}};
+    static const spr_layout nothing[] = {{1, "a", 0, 0, 2}};
+    static const spr_layout huge[] = {{1, "a", 0, SIZE_MAX, SIZE_MAX}};
+    static const struct {
+        const spr_layout *layout;
+        size_t n;
+        const char *says;
+    } cases[] = {
+        {gap, 2, "begins at element 11"},
+        {overlap, 2, "begins at element 9"},
+        {repeat, 2, "the id 1"},
+        {nothing, 1, "no elements"},
+        {huge, 1, "2^32"},
+        {gap, 0, "must be given"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(cases); i++) {
+        spr_codec *codec = NULL;
+
+        assert_int_equal(spr_codec_create("topk", cases[i].layout, cases[i].n, &codec),
+                         SPR_ERR_INVALID);
+        assert_non_null(strstr(spr_thread_error()->text, cases[i].says));
+    }
+}
+
+static void the_hash_tells_strings_and_layouts_apart(void **state)
+{
+    spr_layout other[SPR_ARRAY_LEN(layout)];
+    spr_codec *a = make("topk"), *b = make("topk+fp16"), *c;
+
+    (void)state;
+    memcpy(other, layout, sizeof(layout));
+    other[0].rows = 150;
+    other[0].columns = 100;
+    assert_int_equal(spr_codec_create("topk", other, SPR_ARRAY_LEN(other), &c), SPR_OK);
+    assert_true(spr_codec_hash(a) != spr_codec_hash(b));
+    assert_true(spr_codec_hash(a) != spr_codec_hash(c));
+    spr_codec_destroy(a);
+    spr_codec_destroy(b);
+    spr_codec_destroy(c);
+}
+
+static void every_allocation_that_fails_is_nomem_and_leaks_nothing(void **state)
+{
+    int64_t live = spr_mem_live();
+
+    (void)state;
+    for (uint64_t nth = 1;; nth++) {
+        spr_codec *codec = NULL;
+
+        spr_mem_fail_nth(nth);
+        spr_status status = spr_codec_create("topk+fp16", layout, 4, &codec);
+        spr_mem_fail_nth(0);
+        spr_codec_destroy(codec);
+        assert_int_equal(spr_mem_live(), live);
+        if (status == SPR_OK)
+            break;
+        assert_int_equal(status, SPR_ERR_NOMEM);
+        assert_true(nth < 10);
+    }
+}
+
+/* ---- Steps
+ * --------------------------------------------------------------------------------------- */
+
+/* residual' = residual + gradient - sent, element by element. The sum is rounded once to fp32; what
+ * is subtracted from it is exact, since `sent` has fewer bits. */
+static void each_step_keeps_exactly_what_it_does_not_send(void **state)
+{
+    static float gradient[N], before[N], sent[N];
+
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(all_specs); s++) {
+        spr_codec *codec = make(all_specs[s]);
+        int64_t live = spr_mem_live();
+
+        for (int step = 0; step < STEPS; step++) {
+            memcpy(before, spr_codec_residual(codec), sizeof(before));
+            data_fill((enum data)(step % 2 ? DATA_LAYERS : DATA_NORMAL), gradient, N, &rng);
+            step_of(codec, gradient, sent);
+            spr_codec_commit(codec);
+            const float *residual = spr_codec_residual(codec);
+            for (size_t i = 0; i < N; i++) {
+                float sum = before[i] + gradient[i];
+                assert_true((double)residual[i] + (double)sent[i] == (double)sum);
+            }
+        }
+        assert_int_equal(spr_mem_live(), live); /* nothing is allocated in a step */
+        spr_codec_destroy(codec);
+    }
+}
+
+/* A residual that forgot to subtract, or subtracted something else, drifts: over many steps
+ * everything that went in has been sent or is still there. */
+static void over_many_steps_nothing_is_lost_or_sent_twice(void **state)
+{
+    static float gradient[N], sent[N];
+    static double in[N], out[N];
+
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(all_specs); s++) {
+        spr_codec *codec = make(all_specs[s]);
+
+        memset(in, 0, sizeof(in));
+        memset(out, 0, sizeof(out));
+        for (int step = 0; step < 3 * STEPS; step++) {
+            data_fill(DATA_SMALL_INTEGERS, gradient, N, &rng); /* sums are exact */
+            step_of(codec, gradient, sent);
+            spr_codec_commit(codec);
+            for (size_t i = 0; i < N; i++) {
+                in[i] += gradient[i];
+                out[i] += sent[i];
+            }
+        }
+        const float *residual = spr_codec_residual(codec);
+        for (size_t i = 0; i < N; i++)
+            assert_true(in[i] == out[i] + residual[i]);
+        spr_codec_destroy(codec);
+    }
+}
+
+static void sent_values_fit_their_type(void **state)
+{
+    static float gradient[N];
+    struct spr_codec_step step;
+
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(all_specs); s++) {
+        spr_codec *codec = make(all_specs[s]);
+
+        data_fill(DATA_NORMAL, gradient, N, &rng);
+        spr_codec_begin(codec, gradient, &step);
+        size_t n = step.dense ? N : step.count;
+        const float *v = step.dense ? step.vector : step.value;
+        uint32_t zero = step.vtype == SPR_V_FP32 ? 0 : step.vtype == SPR_V_FP16 ? 0xfff : 0xffff;
+        for (size_t i = 0; i < n; i++)
+            assert_int_equal(data_bits(v[i]) & zero, 0);
+        spr_codec_commit(codec);
+        spr_codec_destroy(codec);
+    }
+}
+
+/* Run `codec` and a twin that is never disturbed. */
+static void an_aborted_step_is_retried_with_the_same_bits(void **state)
+{
+    static float gradient[N], sent[N], twin_sent[N], before[N];
+
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(all_specs); s++) {
+        spr_codec *codec = make(all_specs[s]), *twin = make(all_specs[s]);
+
+        for (int step = 0; step < STEPS; step++) {
+            data_fill(step == 5 ? DATA_NOT_FINITE : DATA_LAYERS, gradient, N, &rng);
+            memcpy(before, spr_codec_residual(codec), sizeof(before));
+            step_of(twin, gradient, twin_sent);
+            spr_codec_commit(twin);
+            for (int aborts = step % 3; aborts > 0; aborts--) {
+                step_of(codec, gradient, sent);
+                assert_memory_equal(sent, twin_sent, sizeof(sent));
+                spr_codec_abort(codec);
+                /* All of the gradient is in the residual, to the bit. */
+                for (size_t i = 0; i < N; i++)
+                    assert_int_equal(data_bits(spr_codec_residual(codec)[i]),
+                                     data_bits(before[i] + gradient[i]));
+            }
+            step_of(codec, gradient, sent);
+            assert_memory_equal(sent, twin_sent, sizeof(sent));
+            spr_codec_commit(codec);
+            assert_memory_equal(spr_codec_residual(codec), spr_codec_residual(twin), sizeof(sent));
+        }
+        spr_codec_destroy(codec);
+        spr_codec_destroy(twin);
+    }
+}
+
+static void a_dropped_step_keeps_its_gradient(void **state)
+{
+    static float first[N], second[N], both[N], sent[N], twin_sent[N];
+
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(all_specs); s++) {
+        spr_codec *codec = make(all_specs[s]), *twin = make(all_specs[s]);
+
+        data_fill(DATA_NORMAL, first, N, &rng);
+        data_fill(DATA_NORMAL, second, N, &rng);
+        for (size_t i = 0; i < N; i++)
+            both[i] = first[i] + second[i];
+        step_of(codec, first, sent);
+        spr_codec_abort(codec);
+        spr_codec_drop(codec);
+        assert_memory_equal(spr_codec_residual(codec), first, sizeof(first));
+        step_of(codec, second, sent);
+        step_of(twin, both, twin_sent);
+        assert_memory_equal(sent, twin_sent, sizeof(sent));
+        spr_codec_destroy(codec);
+        spr_codec_destroy(twin);
+    }
+}
+
+static void a_codec_runs_one_step_at_a_time(void **state)
+{
+    static float gradient[N], sent[N];
+    struct spr_codec_step step;
+    spr_codec *codec = make("topk");
+
+    (void)state;
+    step_of(codec, gradient, sent);
+    assert_int_equal(spr_codec_begin(codec, gradient, &step), SPR_ERR_INVALID);
+    spr_codec_drop(codec); /* does not end a running step */
+    assert_int_equal(spr_codec_begin(codec, gradient, &step), SPR_ERR_INVALID);
+    spr_codec_commit(codec);
+    assert_int_equal(spr_codec_begin(codec, gradient, &step), SPR_OK);
+    spr_codec_destroy(codec);
+}
+
+static void rounding_never_makes_an_infinity(void **state)
+{
+    static const struct {
+        const char *spec;
+        float in, out;
+    } cases[] = {
+        {"topk+fp16", 1e6f, 65504},      {"topk+fp16", -1e30f, -65504},
+        {"fp16", 65520, 65504},          {"fp16", -3e38f, -65504},
+        {"bf16", 3.4e38f, 0x1.fep127f},  {"topk+bf16", -3.4e38f, -0x1.fep127f},
+        {"topk+fp32", 3.4e38f, 3.4e38f},
+    };
+    static float gradient[N], sent[N];
+
+    (void)state;
+    for (size_t c = 0; c < SPR_ARRAY_LEN(cases); c++) {
+        spr_codec *codec = make(cases[c].spec);
+
+        memset(gradient, 0, sizeof(gradient));
+        gradient[77] = cases[c].in;
+        step_of(codec, gradient, sent);
+        assert_true(sent[77] == cases[c].out);
+        spr_codec_abort(codec); /* even where rest + sent is not the sum any more */
+        assert_true(spr_codec_residual(codec)[77] == cases[c].in);
+        step_of(codec, gradient, sent);
+        spr_codec_commit(codec);
+        assert_true(spr_codec_residual(codec)[77] == cases[c].in - cases[c].out);
+        spr_codec_destroy(codec);
+    }
+}
+
+static void nan_and_infinity_are_sent_and_leave_nothing_behind(void **state)
+{
+    static float gradient[N], sent[N];
+
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(all_specs); s++) {
+        spr_codec *codec = make(all_specs[s]);
+
+        data_fill(DATA_NORMAL, gradient, N, &rng);
+        gradient[3] = NAN;
+        gradient[4] = INFINITY;
+        gradient[N - 1] = -INFINITY;
+        step_of(codec, gradient, sent);
+        assert_true(isnan(sent[3]) && isinf(sent[4]) && sent[N - 1] == -INFINITY);
+        spr_codec_commit(codec);
+        for (size_t i = 0; i < N; i++)
+            assert_true(isfinite(spr_codec_residual(codec)[i]));
+        assert_true(spr_codec_residual(codec)[3] == 0);
+        spr_codec_destroy(codec);
+    }
+}
+
+static void without_feedback_the_rest_is_forgotten(void **state)
+{
+    static float gradient[N], sent[N], again[N];
+    spr_codec *codec = make("topk:ratio=1%,feedback=off+fp16");
+
+    (void)state;
+    data_fill(DATA_NORMAL, gradient, N, &rng);
+    step_of(codec, gradient, sent);
+    spr_codec_abort(codec);
+    step_of(codec, gradient, again);
+    assert_memory_equal(sent, again, sizeof(sent));
+    spr_codec_commit(codec);
+    for (size_t i = 0; i < N; i++)
+        assert_true(spr_codec_residual(codec)[i] == 0);
+    step_of(codec, gradient, again);
+    assert_memory_equal(sent, again, sizeof(sent));
+    spr_codec_destroy(codec);
+}
+
+static void help_names_every_codec_and_option(void **state)
+{
+    char text[4096];
+    FILE *out = fmemopen(text, sizeof(text), "w");
+
+    (void)state;
+    spr_codec_help(out);
+    fclose(out);
+    for (const char *const *name =
+             (const char *const[]){"topk", "ratio", "feedback", "none", "fp16", "bf16", NULL};
+         *name; name++)
+        assert_non_null(strstr(text, *name));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_valid_string_has_one_canonical_form),
+        cmocka_unit_test(a_bad_string_names_the_position_and_what_is_allowed),
+        cmocka_unit_test(a_very_long_string_is_refused),
+        cmocka_unit_test(a_layout_with_gaps_or_repeats_is_refused),
+        cmocka_unit_test(the_hash_tells_strings_and_layouts_apart),
+        cmocka_unit_test(every_allocation_that_fails_is_nomem_and_leaks_nothing),
+        cmocka_unit_test(each_step_keeps_exactly_what_it_does_not_send),
+        cmocka_unit_test(over_many_steps_nothing_is_lost_or_sent_twice),
+        cmocka_unit_test(sent_values_fit_their_type),
+        cmocka_unit_test(an_aborted_step_is_retried_with_the_same_bits),
+        cmocka_unit_test(a_dropped_step_keeps_its_gradient),
+        cmocka_unit_test(a_codec_runs_one_step_at_a_time),
+        cmocka_unit_test(rounding_never_makes_an_infinity),
+        cmocka_unit_test(nan_and_infinity_are_sent_and_leave_nothing_behind),
+        cmocka_unit_test(without_feedback_the_rest_is_forgotten),
+        cmocka_unit_test(help_names_every_codec_and_option),
+    };
+
+    rng.seed = spr_rng_test_seed();
+    printf("SPARRING_SEED=%llu\n", (unsigned long long)rng.seed);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

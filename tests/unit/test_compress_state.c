@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Saved codec state: keyed by parameter, independent of the layout, and never loaded by halves.
+ */
+#include "compress/codec.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/crc32c.h"
+#include "base/util.h"
+#include "tests/unit/compress_data.h"
+
+#define N 600
+
+static struct spr_rng rng;
+static const spr_layout layout[] = {
+    {.id = 40, .offset = 0, .rows = 10, .columns = 30},
+    {.id = 7, .offset = 300, .rows = 200, .columns = 1},
+    {.id = 9, .offset = 500, .rows = 100, .columns = 1},
+};
+/* The same parameters in another order. */
+static const spr_layout reordered[] = {
+    {.id = 9, .offset = 0, .rows = 100, .columns = 1},
+    {.id = 40, .offset = 100, .rows = 10, .columns = 30},
+    {.id = 7, .offset = 400, .rows = 200, .columns = 1},
+};
+
+static spr_codec *make(const spr_layout *l, size_t parameters)
+{
+    spr_codec *codec = NULL;
+
+    assert_int_equal(spr_codec_create("topk:ratio=10%+fp16", l, parameters, &codec), SPR_OK);
+    return codec;
+}
+
+/* A codec with something in its residual. */
+static spr_codec *make_used(void)
+{
+    float gradient[N];
+    struct spr_codec_step step;
+    spr_codec *codec = make(layout, 3);
+
+    for (int i = 0; i < 3; i++) {
+        data_fill(DATA_NORMAL, gradient, N, &rng);
+        assert_int_equal(spr_codec_begin(codec, gradient, &step), SPR_OK);
+        spr_codec_commit(codec);
+    }
+    return codec;
+}
+
+static char *save(const spr_codec *codec, size_t *bytes)
+{
+    *bytes = 0;
+    assert_int_equal(spr_codec_save(codec, NULL, bytes), SPR_ERR_TOO_SMALL);
+    char *data = malloc(*bytes);
+    assert_int_equal(spr_codec_save(codec, data, bytes), SPR_OK);
+    return data;
+}
+
+static void state_follows_its_parameters_into_another_layout(void **state)
+{
+    spr_codec *a = make_used(), *b = make(reordered, 3);
+    size_t bytes, again;
+    char *data = save(a, &bytes), *copy;
+
+    (void)state;
+    assert_int_equal(spr_codec_load(b, data, bytes), SPR_OK);
+    const float *from = spr_codec_residual(a), *to = spr_codec_residual(b);
+    assert_memory_equal(to + 100, from, 300 * sizeof(float));
+    assert_memory_equal(to + 400, from + 300, 200 * sizeof(float));
+    assert_memory_equal(to, from + 500, 100 * sizeof(float));
+    /* The bytes do not depend on the layout. */
+    copy = save(b, &again);
+    assert_int_equal(again, bytes);
+    assert_memory_equal(copy, data, bytes);
+    free(copy);
+    free(data);
+    spr_codec_destroy(a);
+    spr_codec_destroy(b);
+}
+
+static void parameters_not_saved_start_at_zero_and_unknown_ones_are_ignored(void **state)
+{
+    static const spr_layout other[] = {
+        {.id = 8, .offset = 0, .rows = 50, .columns = 1},
+        {.id = 7, .offset = 50, .rows = 200, .columns = 1},
+        {.id = 99, .offset = 250, .rows = 350, .columns = 1},
+    };
+    spr_codec *a = make_used(), *b = make(other, 3);
+    float gradient[N];
+    struct spr_codec_step step;
+    size_t bytes;
+    char *data = save(a, &bytes);
+
+    (void)state;
+    data_fill(DATA_NORMAL, gradient, N, &rng);
+    assert_int_equal(spr_codec_begin(b, gradient, &step), SPR_OK);
+    spr_codec_commit(b);
+    assert_int_equal(spr_codec_load(b, data, bytes), SPR_OK);
+    const float *residual = spr_codec_residual(b);
+    assert_memory_equal(residual + 50, spr_codec_residual(a) + 300, 200 * sizeof(float));
+    for (size_t i = 0; i < N; i++)
+        assert_true((i >= 50 && i < 250) || data_bits(residual[i]) == 0);
+    free(data);
+    spr_codec_destroy(a);
+    spr_codec_destroy(b);
+}
+
+static void a_parameter_of_another_size_is_a_mismatch(void **state)
+{
+    static const spr_layout other[] = {
+        {.id = 7, .offset = 0, .rows = 200, .columns = 1},
+        {.id = 9, .offset = 200, .rows = 101, .columns = 1},
+    };
+    spr_codec *a = make_used(), *b = make(other, 2);
+    size_t bytes;
+    char *data = save(a, &bytes);
+
+    (void)state;
+    assert_int_equal(spr_codec_load(b, data, bytes), SPR_ERR_MISMATCH);
+    for (size_t i = 0; i < 301; i++)
+        assert_int_equal(data_bits(spr_codec_residual(b)[i]), 0);
+    free(data);
+    spr_codec_destroy(a);
+    spr_codec_destroy(b);
+}
+
+/* Make the checksum right again. The layout of the bytes is in codec_state.c. */
+static void seal(char *data, size_t bytes)
+{
+    uint32_t crc = spr_crc32c(spr_crc32c(0, data, 24), data + 32, bytes - 32);
+
+    memcpy(data + 24, &crc, 4);
+}
+
+static void check_refused(spr_codec *codec, const char *data, size_t bytes)
+{
+    static float before[N];
+    /* A copy of the exact size, so that a sanitizer sees reads beyond it. */
+    char *copy = malloc(bytes + 1);
+
+    memcpy(copy, data, bytes);
+    memcpy(before, spr_codec_residual(codec), sizeof(before));
+    spr_status status = spr_codec_load(codec, copy, bytes);
+    assert_true(status == SPR_ERR_CORRUPT || status == SPR_ERR_UNSUPPORTED);
+    assert_memory_equal(before, spr_codec_residual(codec), sizeof(before));
+    free(copy);
+}
+
+static void damaged_bytes_leave_the_state_unchanged(void **state)
+{
+    spr_codec *a = make_used(), *b = make_used();
+    size_t bytes;
+    char *data = save(a, &bytes);
+
+    (void)state;
+    for (size_t n = 0; n < bytes; n++)
+        check_refused(b, data, n);
+    for (size_t i = 0; i < bytes; i++) {
+        char bit = (char)(1 << spr_rng_below(&rng, 8));
+
+        data[i] = (char)(data[i] ^ bit);
+        check_refused(b, data, bytes);
+        data[i] = (char)(data[i] ^ bit);
+    }
+    assert_int_equal(spr_codec_load(b, data, bytes), SPR_OK);
+    free(data);
+    spr_codec_destroy(a);
+    spr_codec_destroy(b);
+}
+
+/* The header and the records with any value, and a checksum that is right. */
+static void bytes_that_make_no_sense_are_refused_in_spite_of_the_checksum(void **state)
+{
+    static const uint64_t odd[] = {
+        0, 1, 2, 4, 8, 41, 1000, UINT32_MAX, UINT64_MAX, UINT64_MAX / 16, UINT64_MAX / 4 + 1};
+    spr_codec *a = make_used(), *b = make_used();
+    size_t bytes;
+    char *data = save(a, &bytes), *copy = malloc(bytes);
+
+    (void)state;
+    /* Length, number of parameters; number of elements of each; an id out of order. */
+    static const size_t places[] = {8, 16, 40, 56, 72, 64};
+    for (size_t p = 0; p < SPR_ARRAY_LEN(places); p++)
+        for (size_t o = 0; o < SPR_ARRAY_LEN(odd); o++) {
+            memcpy(copy, data, bytes);
+            uint64_t was;
+            memcpy(&was, copy + places[p], 8);
+            if (was == odd[o] || (places[p] == 64 && odd[o] > 9))
+                continue;
+            memcpy(copy + places[p], &odd[o], 8);
+            seal(copy, bytes);
+            check_refused(b, copy, bytes);
+        }
+    free(copy);
+    free(data);
+    spr_codec_destroy(a);
+    spr_codec_destroy(b);
+}
+
+static void a_running_step_is_neither_saved_nor_loaded(void **state)
+{
+    spr_codec *codec = make_used();
+    float gradient[N] = {1};
+    struct spr_codec_step step;
+    size_t bytes;
+    char *data = save(codec, &bytes);
+
+    (void)state;
+    assert_int_equal(spr_codec_begin(codec, gradient, &step), SPR_OK);
+    assert_int_equal(spr_codec_save(codec, data, &bytes), SPR_ERR_INVALID);
+    assert_int_equal(spr_codec_load(codec, data, bytes), SPR_ERR_INVALID);
+    spr_codec_abort(codec);
+    assert_int_equal(spr_codec_save(codec, data, &bytes), SPR_OK);
+    free(data);
+    spr_codec_destroy(codec);
+}
+
+static void a_buffer_that_is_too_small_is_not_written(void **state)
+{
+    spr_codec *codec = make_used();
+    size_t bytes, small;
+    char *data = save(codec, &bytes);
+
+    (void)state;
+    memset(data, 0x55, bytes);
+    small = bytes - 1;
+    assert_int_equal(spr_codec_save(codec, data, &small), SPR_ERR_TOO_SMALL);
+    assert_int_equal(small, bytes);
+    for (size_t i = 0; i < bytes; i++)
+        assert_int_equal(data[i], 0x55);
+    free(data);
+    spr_codec_destroy(codec);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(state_follows_its_parameters_into_another_layout),
+        cmocka_unit_test(parameters_not_saved_start_at_zero_and_unknown_ones_are_ignored),
+        cmocka_unit_test(a_parameter_of_another_size_is_a_mismatch),
+        cmocka_unit_test(damaged_bytes_leave_the_state_unchanged),
+        cmocka_unit_test(bytes_that_make_no_sense_are_refused_in_spite_of_the_checksum),
+        cmocka_unit_test(a_running_step_is_neither_saved_nor_loaded),
+        cmocka_unit_test(a_buffer_that_is_too_small_is_not_written),
+    };
+
+    rng.seed = spr_rng_test_seed();
+    printf("SPARRING_SEED=%llu\n", (unsigned long long)rng.seed);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
