@@ -4,7 +4,8 @@
 # shellcheck source=tests/lint/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-lint_files 'base/*' 'compress/*' 'transport/*' 'collectives/*' 'include/*' 'tools/*' 'tests/*' 'examples/*' 'man/*' |
+lint_files 'base/*' 'compress/*' 'transport/*' 'collectives/*' 'include/*' 'tools/*' 'tests/*' 'examples/*' 'man/*' \
+    'bench/*' 'docs/*' 'python/*' |
     grep -vE '\.(mk|in)$|/\.gitignore$' | while read -r file; do
     # A program's default source is its name with .c, so the name alone is enough.
     grep -qE "(^|[[:space:]])${file//./\\.}([[:space:]]|\$)" Makefile.am ./*/local.mk ||

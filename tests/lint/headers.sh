@@ -22,6 +22,8 @@ for header in include/sparring/*.h; do
         sed "s,^\([0-9]*\):.*,$header:\1: public headers include standard headers and their siblings only," || true
 done >"$findings"
 lint_files '*.h' | grep -vE '^(include/sparring|examples)/|^base/prefix' | while read -r header; do
-    try "$header" "$cc" -x c -std=gnu11 -include config.h -I "$builddir" -I . "${cppflags[@]}"
+    simd=()
+    case $header in *_avx2.h) simd=(-mavx2 -mf16c) ;; esac
+    try "$header" "$cc" -x c -std=gnu11 "${simd[@]}" -include config.h -I "$builddir" -I . "${cppflags[@]}"
 done >>"$findings"
 lint_end "$findings"
