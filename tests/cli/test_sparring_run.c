@@ -206,6 +206,13 @@ static void ranks_inherit_no_descriptor_but_the_secret(void **state)
     assert_int_equal(strtol(result.output, NULL, 10), 3 * 6);
 }
 
+static void ranks_may_use_what_the_hard_limits_allow(void **state)
+{
+    (void)state;
+    run("ulimit -Sn 64; $RUN -n 40 --tag -- sh -c '[ $(ulimit -Sn) = $(ulimit -Hn) ]'");
+    assert_code(0);
+}
+
 static void standard_input_is_rank_0s(void **state)
 {
     (void)state;
@@ -478,6 +485,7 @@ int main(void)
         cmocka_unit_test(ranks_share_a_root_and_a_job_that_no_other_job_has),
         cmocka_unit_test(the_secret_is_one_sealed_file_per_rank),
         cmocka_unit_test(ranks_inherit_no_descriptor_but_the_secret),
+        cmocka_unit_test(ranks_may_use_what_the_hard_limits_allow),
         cmocka_unit_test(standard_input_is_rank_0s),
         cmocka_unit_test(tagged_lines_stay_whole_and_apart),
         cmocka_unit_test(a_line_too_long_is_cut),

@@ -184,6 +184,8 @@ static bool set_congestion(const char *name)
         say("--cc %s: to allow it in network namespaces, as root: "
             "sysctl net.ipv4.tcp_allowed_congestion_control='%s %s'",
             name, names, name);
+    } else if (errno != ENOENT) {
+        say_errno("--cc %s", name);
     } else {
         read_sysctl("/proc/sys/net/ipv4/tcp_available_congestion_control", names, sizeof names);
         say("--cc %s: this machine does not have it, only: %s", name, names);

@@ -139,18 +139,26 @@ static bool start_ranks(struct job *job)
     return true;
 }
 
-static void raise_descriptor_limit(void)
+static void raise_limit(unsigned what)
 {
     struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    if (getrlimit(what, &limit) == 0) {
         limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
+        setrlimit(what, &limit);
     }
+}
+
+/* For the keeper's pipes and namespaces; and for the ranks, which inherit it: descriptors for a
+ * mesh of connections, locked memory for registered buffers. */
+static void raise_limits(void)
+{
+    raise_limit(RLIMIT_NOFILE);
+    raise_limit(RLIMIT_MEMLOCK);
 }
 
 int job_run(struct job *job)
 {
-    raise_descriptor_limit();
+    raise_limits();
     sigset_t watched;
     watched_signals(&watched);
     job->signal_fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,24 +48,6 @@ static bool connect_standard(const struct job *job, const struct rank *rank,
     return input >= 0 && (input == STDIN_FILENO || dup2(input, STDIN_FILENO) >= 0) &&
            (ends->output < 0 || dup2(ends->output, STDOUT_FILENO) >= 0) &&
            (ends->error < 0 || dup2(ends->error, STDERR_FILENO) >= 0);
-}
-
-static bool raise_limit(int what)
-{
-    struct rlimit limit;
-    if (getrlimit(what, &limit) != 0)
-        return false;
-    limit.rlim_cur = limit.rlim_max;
-    return setrlimit(what, &limit) == 0;
-}
-
-/* Descriptors for a mesh of ranks, locked memory for registered buffers. */
-static bool raise_limits(const struct job *job, const struct rank *rank, const struct ends *ends)
-{
-    (void)job;
-    (void)rank;
-    (void)ends;
-    return raise_limit(RLIMIT_NOFILE) && raise_limit(RLIMIT_MEMLOCK);
 }
 
 static bool bind_to_cpu(const struct job *job, const struct rank *rank, const struct ends *ends)
@@ -176,7 +157,6 @@ static const struct {
 } steps[] = {
     {enter_host, "enter its emulated host"},
     {connect_standard, "connect its standard input and output"},
-    {raise_limits, "raise its limits"},
     {bind_to_cpu, "bind to a CPU"},
     {set_environment, "set its environment"},
     {pass_secret, "hand over the secret"},
