@@ -461,7 +461,7 @@ void spr_comm_destroy(spr_comm *comm)
     if (!spr_list_empty(&comm->running))
         spr_comm_fail(comm, SPR_ERR_CANCELED, comm->rank, -1, "the communicator was destroyed");
     else if (!comm->error.status)
-        spr_channel_bye(&comm->channel);
+        spr_channel_bye(&comm->channel, comm->next_operation);
     comm->background++;
     spr_comm_kick(comm);
     if (comm->size > 1)

@@ -36,6 +36,13 @@ tests_sim_test_collectives_SOURCES = \
 	tests/sim/world.h
 tests_sim_test_collectives_LDADD = transport/libspr-sim.la $(LDADD) -lm
 
+# Real processes.
+test_programs += tests/multi/test_job
+tests_multi_test_job_SOURCES = \
+	tests/multi/job.c \
+	tests/multi/job.h \
+	tests/multi/test_job.c
+
 # The same, of several files.
 test_programs += tests/multi/test_transport_shm
 tests_multi_test_transport_shm_SOURCES = \

@@ -184,10 +184,8 @@ void spr_channel_send(struct spr_channel *ch, struct spr_send *s)
     assert(s->bytes <= SPR_FRAME_MAX_PAYLOAD && s->peer != ch->rank);
     spr_list_init(&s->node);
     if (ch->status || p->down || p->left) {
-        spr_status status = ch->status ? ch->status : SPR_ERR_RANK_LOST;
-        if (!ch->status)
-            spr_channel_fail(p, SPR_ERR_RANK_LOST, "the rank has left");
-        s->done(s, status);
+        spr_channel_fail(p, SPR_ERR_RANK_LOST, "the rank has left");
+        s->done(s, ch->status);
         return;
     }
     if (s->eager && eager_fits(p, s->bytes)) {
@@ -258,11 +256,10 @@ void spr_channel_receive(struct spr_channel *ch, struct spr_recv *r)
             return;
         }
     }
-    if (ch->status || p->down || p->left) {
-        spr_status status = ch->status ? ch->status : SPR_ERR_RANK_LOST;
-        if (!ch->status)
-            spr_channel_fail(p, SPR_ERR_RANK_LOST, "the rank has left");
-        r->done(r, status);
+    if (!ch->status && spr_channel_never_comes(p, r->operation))
+        spr_channel_fail(p, SPR_ERR_RANK_LOST, "the rank has left");
+    if (ch->status) {
+        r->done(r, ch->status);
         return;
     }
     spr_list_push_back(&p->receives, &r->node);
@@ -386,11 +383,11 @@ void spr_channel_kill(struct spr_channel *ch)
     }
 }
 
-void spr_channel_bye(struct spr_channel *ch)
+void spr_channel_bye(struct spr_channel *ch, uint32_t next_operation)
 {
     for (int r = 0; r < ch->size; r++)
         if (ch->peers[r].link && ch->peers[r].link->state == SPR_LINK_UP)
-            spr_channel_send_control(&ch->peers[r], SPR_FRAME_BYE, 0, 0, 0, 0, NULL);
+            spr_channel_send_control(&ch->peers[r], SPR_FRAME_BYE, 0, 0, next_operation, 0, NULL);
 }
 
 bool spr_channel_all_left(const struct spr_channel *ch)
@@ -401,33 +398,47 @@ bool spr_channel_all_left(const struct spr_channel *ch)
     return true;
 }
 
+static bool waits_for(const struct spr_channel_peer *p, uint32_t operation)
+{
+    const struct spr_list *it;
+    bool waits = p->receiving && p->receiving->operation == operation;
+
+    spr_list_for_each(it, &p->receives) waits |=
+        spr_list_entry(it, struct spr_recv, node)->operation == operation;
+    spr_list_for_each(it, &p->waiting) waits |=
+        spr_list_entry(it, struct spr_send, node)->operation == operation;
+    return waits;
+}
+
+static bool behind(const struct spr_channel_peer *p, uint32_t operation)
+{
+    return (int32_t)(p->heard - operation) < 0;
+}
+
 /* "2, 5-7" */
 void spr_channel_waiting_for(const struct spr_channel *ch, uint32_t operation, char *text,
                              size_t bytes, int *first)
 {
     size_t used = 0;
     int run = -1;
+    bool only_behind = false;
 
     text[0] = '\0';
     *first = -1;
+    for (int r = 0; r < ch->size; r++)
+        only_behind |= waits_for(&ch->peers[r], operation) && behind(&ch->peers[r], operation);
     for (int r = 0; r <= ch->size; r++) {
-        bool waits = false;
-        const struct spr_list *it;
-        if (r < ch->size) {
-            const struct spr_channel_peer *p = &ch->peers[r];
-            spr_list_for_each(it, &p->receives) waits |=
-                spr_list_entry(it, struct spr_recv, node)->operation == operation;
-            spr_list_for_each(it, &p->waiting) waits |=
-                spr_list_entry(it, struct spr_send, node)->operation == operation;
-            waits |= p->receiving && p->receiving->operation == operation;
-        }
+        const struct spr_channel_peer *p = &ch->peers[r];
+        bool waits = r < ch->size && waits_for(p, operation) &&
+                     (!only_behind || behind(p, operation));
         if (waits && run < 0)
             run = r;
         if (waits && *first < 0)
             *first = r;
         if (!waits && run >= 0 && used < bytes) {
-            int n = snprintf(text + used, bytes - used, run == r - 1 ? "%s%d" : "%s%d-%d",
-                             used ? ", " : "", run, r - 1);
+            int n = run == r - 1 ? snprintf(text + used, bytes - used, "%s%d", used ? ", " : "", run)
+                                 : snprintf(text + used, bytes - used, "%s%d-%d",
+                                            used ? ", " : "", run, r - 1);
             used += n > 0 ? (size_t)n : 0;
             run = -1;
         }

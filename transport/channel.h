@@ -60,7 +60,9 @@ struct spr_channel_peer {
     struct spr_link *link; /* NULL: this rank itself, or not connected yet */
     int rank;
     bool checksum;         /* payload CRC on this link */
-    bool left;             /* said BYE */
+    bool left;             /* said BYE, or ABORT */
+    uint32_t left_at;      /* ... before this operation; all earlier ones are complete over there */
+    uint32_t heard;        /* the latest operation that any frame of the peer belonged to */
     bool down;
     uint32_t tx_sequence, rx_sequence;
     struct spr_list waiting;    /* struct spr_send without grant or credit */
@@ -127,13 +129,14 @@ void spr_channel_forget(struct spr_channel *ch, uint32_t operation);
 void spr_channel_stop(struct spr_channel *ch, spr_status status, int blamed, const char *text);
 /* Cut all links; everything under way is returned by the transports' next progress. */
 void spr_channel_kill(struct spr_channel *ch);
-/* Say BYE on all links. */
-void spr_channel_bye(struct spr_channel *ch);
+/* Say BYE on all links: all operations before `next_operation` are complete here. */
+void spr_channel_bye(struct spr_channel *ch, uint32_t next_operation);
 /* All peers said BYE or are down. */
 bool spr_channel_all_left(const struct spr_channel *ch);
 void spr_channel_destroy(struct spr_channel *ch);
 
-/* Ranks that an operation waits for: posted receives and sends without grant. Text like "2, 5-7". */
+/* Ranks that an operation waits for: those that have not reached it; if there are none, all with posted
+ * receives and sends without grant. Text like "2, 5-7". */
 void spr_channel_waiting_for(const struct spr_channel *ch, uint32_t operation, char *text,
                              size_t bytes, int *first);
 

@@ -26,6 +26,9 @@ struct early {
 void spr_channel_drop_early(struct spr_channel_peer *p, struct early *e);
 /* Fail the communicator because of a peer. */
 void spr_channel_fail(struct spr_channel_peer *p, spr_status status, const char *text);
+/* Has the peer gone without taking part in this operation? One that said BYE has sent all that was
+ * needed of it for earlier ones. */
+bool spr_channel_never_comes(const struct spr_channel_peer *p, uint32_t operation);
 /* Send a CREDIT frame when half of the eager window is consumed and unreported. */
 void spr_channel_report_credit(struct spr_channel_peer *p);
 void spr_channel_send_control(struct spr_channel_peer *p, enum spr_frame_type type,

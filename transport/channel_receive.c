@@ -134,6 +134,8 @@ spr_status spr_channel_on_header(struct spr_link *link, const struct spr_frame *
     p->rx_sequence++;
     p->last_heard_ns = spr_now_ns(p->channel->clock);
     p->eager_acked = f->consumed;
+    if ((int32_t)(f->operation - p->heard) > 0)
+        p->heard = f->operation;
     switch (f->type) {
     case SPR_FRAME_DATA:
         return data_header(p, f, rx);
@@ -181,11 +183,32 @@ static void on_request(struct spr_channel_peer *p, const struct spr_frame *f)
     spr_list_push_back(&p->early, &e->node);
 }
 
+bool spr_channel_never_comes(const struct spr_channel_peer *p, uint32_t operation)
+{
+    if (p->left)
+        return (int32_t)(operation - p->left_at) >= 0;
+    return p->down;
+}
+
+/* Does an operation here need a peer that has gone? */
+static bool missed(const struct spr_channel_peer *p)
+{
+    const struct spr_list *it;
+
+    spr_list_for_each(it, &p->receives)
+    {
+        if (spr_channel_never_comes(p, spr_list_entry(it, struct spr_recv, node)->operation))
+            return true;
+    }
+    return !spr_list_empty(&p->waiting) || p->receiving;
+}
+
 /* The peer is done with the job. Whoever still needs it has lost it. */
-static void on_bye(struct spr_channel_peer *p)
+static void on_bye(struct spr_channel_peer *p, uint32_t next_operation)
 {
     p->left = true;
-    if (!spr_list_empty(&p->receives) || !spr_list_empty(&p->waiting))
+    p->left_at = next_operation;
+    if (missed(p))
         spr_channel_fail(p, SPR_ERR_RANK_LOST, "the rank has left");
 }
 
@@ -244,7 +267,7 @@ void spr_channel_on_payload(struct spr_link *link, const struct spr_frame *f, co
             on_request(p, f);
         return;
     case SPR_FRAME_BYE:
-        on_bye(p);
+        on_bye(p, f->arg);
         return;
     default: /* CREDIT: the header said it all */
         return;
@@ -256,12 +279,11 @@ void spr_channel_on_down(struct spr_link *link, spr_status why, const char *text
     struct spr_channel_peer *p = link->channel;
     struct spr_channel *ch = p->channel;
     struct spr_recv *r = p->receiving;
-    bool wanted = r || !spr_list_empty(&p->receives) || !spr_list_empty(&p->waiting);
 
     p->down = true;
     spr_trace_add(ch->trace, spr_now_ns(ch->clock), SPR_EV_LINK_DOWN, p->rank,
                   (uint64_t)(uint32_t)why, 0, 0);
-    if (!ch->status && (!p->left || wanted))
+    if (!ch->status && (!p->left || missed(p)))
         ch->events.failed(ch->events.ctx,
                           why == SPR_ERR_PROTO || why == SPR_ERR_CORRUPT ? why : SPR_ERR_RANK_LOST,
                           p->rank, -1, text);

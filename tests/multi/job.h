@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * A job of real processes on this machine, forked from the test. Each rank runs a function and reports by
+ * its exit code; a hang is a failed test with a line per rank, never a stuck run.
+ */
+#ifndef TESTS_MULTI_JOB_H
+#define TESTS_MULTI_JOB_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include <sparring/sparring.h>
+
+#define JOB_MAX 64
+
+/* Fail the rank with a line that says where. */
+#define RANK_CHECK(condition)                                                                      \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            job_rank_failed(__FILE__, __LINE__, #condition);                                       \
+    } while (0)
+
+struct job {
+    int size;
+    const char *transports;
+    void *arg;       /* for the rank function */
+    char *shared;    /* memory that all ranks and the test see; JOB_SHARED_BYTES */
+    pid_t pids[JOB_MAX];
+    int codes[JOB_MAX]; /* exit code, or 128 + signal */
+    /* Private: the allgather in shared memory. */
+    struct job_exchange *exchange;
+};
+#define JOB_SHARED_BYTES 65536
+
+/* Start `size` ranks that run rank_main(job, rank, comm) over the given transports; comm is made and
+ * destroyed around it. */
+void job_start(struct job *job, int size, const char *transports,
+               void (*rank_main)(struct job *job, int rank, spr_comm *comm), void *arg);
+/* Wait for all, at most this many seconds (times the time factor); kills and reports what is left.
+ * Returns false when a rank had to be killed by us. */
+bool job_wait(struct job *job, double seconds);
+/* job_wait, and every rank must have exited with 0. */
+void job_expect_success(struct job *job, double seconds);
+/* In a rank: the options the communicator is made with, for tests that make their own. */
+void job_options(struct job *job, int rank, spr_comm_options *options, spr_bootstrap *bootstrap);
+_Noreturn void job_rank_failed(const char *file, int line, const char *condition);
+
+#endif

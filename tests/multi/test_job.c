@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Real processes on every transport: right results, the same bits everywhere, a killed rank named by all
+ * survivors.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/crc32c.h"
+#include "base/rng.h"
+#include "tests/multi/job.h"
+
+#define SECONDS 60
+
+static uint64_t seed;
+
+static const char *const transports[] = {
+    "shm",
+    "epoll",
+#ifdef HAVE_URING
+    "uring",
+#endif
+};
+#define TRANSPORTS (sizeof transports / sizeof *transports)
+
+static float input(int rank, size_t i, unsigned salt)
+{
+    return (float)((double)spr_hash_u32(seed ^ (uint64_t)rank << 40 ^ (uint64_t)salt << 50 ^ i) *
+                       0x1p-31 - 1.0);
+}
+
+static void check_sum(const float *out, size_t n, int size, unsigned salt)
+{
+    for (size_t i = 0; i < n; i++) {
+        double want = 0, magnitude = 0;
+        for (int r = 0; r < size; r++) {
+            want += (double)input(r, i, salt);
+            magnitude += fabs((double)input(r, i, salt));
+        }
+        RANK_CHECK(fabs((double)out[i] - want) <= magnitude * 0x1p-24 * (size + 1));
+    }
+}
+
+/* All collectives at several sizes; the last result's checksum goes to shared memory. */
+static void run_everything(struct job *job, int rank, spr_comm *comm)
+{
+    static const size_t sizes[] = {1, 100, 5000, 70000, 300000};
+    uint32_t *sums = (uint32_t *)job->shared;
+    uint32_t crc = 0;
+
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        size_t n = sizes[s];
+        float *in = malloc(n * 4), *out = malloc(n * 4);
+        for (int a = -1; a < 0 || spr_algorithm_name("allreduce", a); a++) {
+            spr_call_options options = SPR_CALL_OPTIONS_INIT;
+            options.algorithm = a < 0 ? "auto" : spr_algorithm_name("allreduce", a);
+            if (!strcmp(options.algorithm, "flat") && n > 60000)
+                continue;
+            for (size_t i = 0; i < n; i++)
+                in[i] = input(rank, i, (unsigned)s);
+            RANK_CHECK(spr_allreduce(comm, in, out, n, SPR_FP32, SPR_SUM, &options) == SPR_OK);
+            check_sum(out, n, job->size, (unsigned)s);
+            crc = spr_crc32c(crc, out, n * 4);
+            RANK_CHECK(spr_allreduce(comm, in, in, n, SPR_FP32, SPR_SUM, &options) == SPR_OK);
+            RANK_CHECK(!memcmp(in, out, n * 4));
+        }
+        RANK_CHECK(spr_broadcast(comm, in, n, SPR_FP32, (int)(s % (size_t)job->size), NULL) ==
+                   SPR_OK);
+        RANK_CHECK(spr_barrier(comm, NULL) == SPR_OK);
+        free(in);
+        free(out);
+    }
+    sums[rank] = crc;
+}
+
+static void all_collectives_are_right_on_every_transport(void **state)
+{
+    static const int worlds[] = {1, 2, 3, 4, 7, 9};
+
+    (void)state;
+    for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++) {
+        uint32_t first = 0;
+        for (size_t t = 0; t < TRANSPORTS; t++) {
+            struct job job;
+            uint32_t sums[JOB_MAX];
+            job_start(&job, worlds[w], transports[t], run_everything, NULL);
+            assert_true(job_wait(&job, SECONDS));
+            memcpy(sums, job.shared, sizeof sums);
+            job_expect_success(&job, 1);
+            for (int r = 0; r < worlds[w]; r++) {
+                first = first ? first : sums[r];
+                assert_int_equal(sums[r], first);
+            }
+        }
+    }
+}
+
+static void run_sparse(struct job *job, int rank, spr_comm *comm)
+{
+    enum { N = 400000, K = 4000 };
+    uint32_t *index = malloc(K * 4), *sums = (uint32_t *)job->shared;
+    float *value = malloc(K * 4), *dense = malloc(N * 4), *full = calloc(N, 4);
+    spr_sparse in = {index, value, K, 0};
+
+    for (size_t i = 0; i < K; i++) {
+        index[i] = (uint32_t)(i * (N / K) + spr_hash_u32((uint64_t)rank << 32 ^ i) % (N / K));
+        value[i] = full[index[i]] = input(rank, i, 7);
+    }
+    for (int step = 0; step < 5; step++) {
+        RANK_CHECK(spr_sparse_allreduce(comm, &in, N, dense, NULL, SPR_AVG, NULL) == SPR_OK);
+        RANK_CHECK(spr_allreduce(comm, full, full, N, SPR_FP32, SPR_AVG, NULL) == SPR_OK);
+        RANK_CHECK(!memcmp(dense, full, N * 4));
+        memset(full, 0, N * 4);
+        for (size_t i = 0; i < K; i++)
+            full[index[i]] = value[i];
+    }
+    sums[rank] = spr_crc32c(0, dense, N * 4);
+}
+
+static void sparse_has_the_same_bits_on_every_transport(void **state)
+{
+    uint32_t first = 0;
+
+    (void)state;
+    for (size_t t = 0; t < TRANSPORTS; t++) {
+        struct job job;
+        job_start(&job, 5, transports[t], run_sparse, NULL);
+        assert_true(job_wait(&job, SECONDS));
+        for (int r = 0; r < 5; r++) {
+            first = first ? first : ((uint32_t *)job.shared)[r];
+            assert_int_equal(((uint32_t *)job.shared)[r], first);
+        }
+        job_expect_success(&job, 1);
+    }
+}
+
+static void run_compressed(struct job *job, int rank, spr_comm *comm)
+{
+    enum { N = 100000, BUCKETS = 3 };
+    spr_layout layout = {1, "w", 0, N, 1};
+    spr_codec *codec[BUCKETS];
+    spr_request *requests[BUCKETS];
+    float *gradient[BUCKETS];
+
+    for (int b = 0; b < BUCKETS; b++) {
+        RANK_CHECK(spr_codec_create("topk:ratio=1%", &layout, 1, &codec[b]) == SPR_OK);
+        RANK_CHECK(spr_mem_alloc(comm, N * 4, (void **)&gradient[b]) == SPR_OK);
+    }
+    for (int step = 0; step < 5; step++) {
+        for (int b = 0; b < BUCKETS; b++) {
+            for (size_t i = 0; i < N; i++)
+                gradient[b][i] = input(rank, i, (unsigned)(step * BUCKETS + b));
+            RANK_CHECK(spr_icompressed_allreduce(comm, codec[b], gradient[b], SPR_AVG, NULL,
+                                                 &requests[b]) == SPR_OK);
+        }
+        for (int b = 0; b < BUCKETS; b++)
+            RANK_CHECK(spr_wait(&requests[b], 30) == SPR_OK);
+    }
+    ((uint32_t *)job->shared)[rank] = spr_crc32c(0, gradient[1], N * 4);
+    for (int b = 0; b < BUCKETS; b++) {
+        spr_mem_free(comm, gradient[b]);
+        spr_codec_destroy(codec[b]);
+    }
+}
+
+static void compressed_buckets_overlap_and_agree(void **state)
+{
+    uint32_t first = 0;
+
+    (void)state;
+    for (size_t t = 0; t < TRANSPORTS; t++) {
+        struct job job;
+        job_start(&job, 4, transports[t], run_compressed, NULL);
+        assert_true(job_wait(&job, SECONDS));
+        for (int r = 0; r < 4; r++) {
+            first = first ? first : ((uint32_t *)job.shared)[r];
+            assert_int_equal(((uint32_t *)job.shared)[r], first);
+        }
+        job_expect_success(&job, 1);
+    }
+}
+
+/* Runs until a collective fails; the exit code says whether the error names the victim. */
+static void run_until_failure(struct job *job, int rank, spr_comm *comm)
+{
+    enum { N = 200000 };
+    float *x = calloc(N, 4);
+    char name[32];
+    spr_status status = SPR_OK;
+
+    snprintf(name, sizeof name, "rank %d", *(int *)job->arg);
+    atomic_fetch_add((_Atomic int *)job->shared, 1);
+    while (status == SPR_OK)
+        status = spr_allreduce(comm, x, x, N, SPR_FP32, SPR_SUM, NULL);
+    RANK_CHECK(status == SPR_ERR_RANK_LOST);
+    if (!strstr(spr_last_error(comm), name))
+        fprintf(stderr, "rank %d: '%s' does not name %s\n", rank, spr_last_error(comm), name);
+    RANK_CHECK(strstr(spr_last_error(comm), name));
+    status = spr_allreduce(comm, x, x, N, SPR_FP32, SPR_SUM, NULL);
+    RANK_CHECK(status == SPR_ERR_REVOKED);
+}
+
+static void a_killed_rank_is_named_by_all_survivors(void **state)
+{
+    struct spr_rng rng = {seed, 3};
+
+    (void)state;
+    for (size_t t = 0; t < TRANSPORTS; t++) {
+        for (int trial = 0; trial < 6; trial++) {
+            int size = 2 + (int)spr_rng_below(&rng, 4), victim = (int)spr_rng_below(&rng, (uint64_t)size);
+            struct timespec pause = {0, 1000000 + (long)spr_rng_below(&rng, 30000000)};
+            struct job job;
+            job_start(&job, size, transports[t], run_until_failure, &victim);
+            while (atomic_load((_Atomic int *)job.shared) < size)
+                nanosleep(&(struct timespec){0, 1000000}, NULL);
+            nanosleep(&pause, NULL);
+            kill(job.pids[victim], SIGKILL);
+            assert_true(job_wait(&job, 20));
+            for (int r = 0; r < size; r++)
+                assert_int_equal(job.codes[r], r == victim ? 128 + SIGKILL : 0);
+        }
+    }
+}
+
+static void run_abort(struct job *job, int rank, spr_comm *comm)
+{
+    float x[1000] = {0};
+    spr_status status = SPR_OK;
+
+    /* Not before everybody is out of spr_comm_create. */
+    atomic_fetch_add((_Atomic int *)job->shared, 1);
+    if (rank == 1) {
+        while (atomic_load((_Atomic int *)job->shared) < job->size)
+            nanosleep(&(struct timespec){0, 1000000}, NULL);
+        uint64_t begin = spr_monotonic_ns();
+        spr_comm_abort(comm, "the loss is not a number");
+        RANK_CHECK(spr_monotonic_ns() - begin < 1000000000);
+        RANK_CHECK(spr_barrier(comm, NULL) == SPR_ERR_REVOKED);
+        return;
+    }
+    while (status == SPR_OK)
+        status = spr_allreduce(comm, x, x, 1000, SPR_FP32, SPR_SUM, NULL);
+    RANK_CHECK(status == SPR_ERR_REVOKED);
+    RANK_CHECK(strstr(spr_last_error(comm), "the loss is not a number"));
+    RANK_CHECK(strstr(spr_last_error(comm), "rank 1"));
+}
+
+static void an_abort_reaches_everybody_with_its_reason(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < TRANSPORTS; t++) {
+        struct job job;
+        job_start(&job, 4, transports[t], run_abort, NULL);
+        job_expect_success(&job, 20);
+    }
+}
+
+static void run_late(struct job *job, int rank, spr_comm *comm)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    float x[100000] = {0};
+    spr_status status;
+
+    (void)job;
+    options.timeout_s = 0.3;
+    options.name = "late";
+    if (rank == 2) /* never takes part, but lives */
+        while (spr_comm_progress(comm) >= 0)
+            nanosleep(&(struct timespec){0, 1000000}, NULL);
+    else {
+        status = spr_allreduce(comm, x, x, 100000, SPR_FP32, SPR_SUM, &options);
+        RANK_CHECK(status == SPR_ERR_DEADLINE);
+        RANK_CHECK(strstr(spr_last_error(comm), "late"));
+        RANK_CHECK(strstr(spr_last_error(comm), "waiting for rank 2"));
+    }
+}
+
+static void a_deadline_names_who_is_late(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < TRANSPORTS; t++) {
+        struct job job;
+        job_start(&job, 3, transports[t], run_late, NULL);
+        job_expect_success(&job, 20);
+    }
+}
+
+static void run_two_apart(struct job *job, int rank, spr_comm *comm)
+{
+    spr_request *a = NULL, *b = NULL;
+    enum { N = 150000 };
+    float *x = calloc(N, 4), *y = calloc(N, 4);
+
+    /* Many in flight, waited for in the other order; a wait that gives up leaves the request running. */
+    for (int i = 0; i < 20; i++) {
+        for (size_t k = 0; k < N; k++)
+            x[k] = y[k] = input(rank, k, 1);
+        RANK_CHECK(spr_iallreduce(comm, x, x, N, SPR_FP32, SPR_SUM, NULL, &a) == SPR_OK);
+        RANK_CHECK(spr_iallreduce(comm, y, y, N, SPR_FP32, SPR_MAX, NULL, &b) == SPR_OK);
+        if (rank == i % job->size) {
+            spr_status status = spr_wait(&b, 0);
+            RANK_CHECK(status == SPR_ERR_TIMEOUT || status == SPR_OK);
+        }
+        if (b)
+            RANK_CHECK(spr_wait(&b, -1) == SPR_OK);
+        RANK_CHECK(spr_wait(&a, -1) == SPR_OK);
+        check_sum(x, N / 100, job->size, 1);
+    }
+}
+
+static void requests_may_be_waited_for_in_any_order(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < TRANSPORTS; t++) {
+        struct job job;
+        job_start(&job, 3, transports[t], run_two_apart, NULL);
+        job_expect_success(&job, SECONDS);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_collectives_are_right_on_every_transport),
+        cmocka_unit_test(sparse_has_the_same_bits_on_every_transport),
+        cmocka_unit_test(compressed_buckets_overlap_and_agree),
+        cmocka_unit_test(a_killed_rank_is_named_by_all_survivors),
+        cmocka_unit_test(an_abort_reaches_everybody_with_its_reason),
+        cmocka_unit_test(a_deadline_names_who_is_late),
+        cmocka_unit_test(requests_may_be_waited_for_in_any_order),
+    };
+
+    seed = spr_rng_test_seed();
+    printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
