@@ -4,7 +4,7 @@
 # The installed library plus the hidden helpers of base/.
 tools_libs = libsparring.la base/libspr-base.la $(JANSSON_LIBS) $(spr_system_libs)
 
-dist_noinst_SCRIPTS = tools/setup tools/check
+dist_noinst_SCRIPTS = tools/setup tools/check tools/demo
 
 # sparring-run needs nothing of the library.
 bin_PROGRAMS += tools/sparring-run
