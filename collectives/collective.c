@@ -194,6 +194,7 @@ void spr_collective_step(spr_request *rq)
         return;
     }
     if (rq->algorithm->advance(rq) && rq->outstanding == 0 && !comm->error.status) {
+        spr_halves_unpack(rq);
         rq->algorithm->cleanup(rq);
         complete(rq, rq->result);
     }
@@ -216,39 +217,40 @@ static void fill_options(spr_request *rq, const spr_call_options *options)
 static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
                               const spr_call_options *options, spr_codec *codec, spr_request **out)
 {
-    const struct spr_algorithm *algorithm;
-    struct spr_error error = {0};
     spr_request *rq;
     spr_status status;
 
     if (comm->error.status)
         return SPR_ERR_REVOKED;
-    algorithm = spr_algorithm_select(comm, plan, options ? options->algorithm : NULL, &error);
-    if (!algorithm) {
-        *spr_thread_error() = error;
-        return error.status;
-    }
     rq = request_get(comm);
     if (!rq)
         return SPR_ERR_NOMEM;
     rq->plan = *plan;
-    rq->algorithm = algorithm;
+    status = spr_halves_pack(rq);
+    if (status)
+        goto undo;
+    rq->algorithm = spr_algorithm_select(comm, &rq->plan, options ? options->algorithm : NULL,
+                                         spr_thread_error());
+    status = rq->algorithm ? SPR_OK : spr_thread_error()->status;
+    if (status)
+        goto undo;
     rq->operation = comm->next_operation;
     rq->descriptor = describe(rq);
-    rq->codec = codec;
     fill_options(rq, options);
     spr_list_push_back(&comm->running, &rq->node);
-    status = algorithm->start(rq);
-    if (status) {
-        request_put(rq);
-        return status;
-    }
+    status = rq->algorithm->start(rq);
+    if (status)
+        goto undo;
+    rq->codec = codec;
     comm->next_operation++;
     spr_trace_add(comm->trace, rq->posted_ns, SPR_EV_POST, -1, rq->operation,
                   (uint64_t)plan->collective << 32, plan->count);
     mark_ready(rq);
     *out = rq;
     return SPR_OK;
+undo:
+    request_put(rq);
+    return status;
 }
 
 spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,

@@ -44,6 +44,7 @@ struct spr_plan {
     spr_sparse *list;
     enum spr_vtype vtype; /* of the values on their way to the owner */
     uint64_t codec_hash;
+    float *unpack; /* dense codecs: recv holds halves, which go here at the end */
 };
 
 struct spr_algorithm {
@@ -118,6 +119,9 @@ void spr_comm_buffer_put(spr_comm *comm, char *buffer);
 spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
                                const spr_call_options *options, spr_codec *codec, bool soon,
                                spr_request **rq);
+/* Dense codecs: turn the plan's vector into halves before, and the result into floats after. */
+spr_status spr_halves_pack(spr_request *rq);
+void spr_halves_unpack(spr_request *rq);
 /* Called by progress for requests on the ready list, and after a failure. */
 void spr_collective_step(spr_request *rq);
 /* Post and wait. */

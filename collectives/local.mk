@@ -11,6 +11,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/create.c \
 	collectives/direct.c \
 	collectives/flat.c \
+	collectives/halves.c \
 	collectives/query.c \
 	collectives/reduce.c \
 	collectives/reduce.h \
