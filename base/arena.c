@@ -10,6 +10,7 @@
 
 #define ALIGNMENT ((size_t)SPR_CACHE_LINE)
 #define DEFAULT_BLOCK_BYTES ((size_t)64 << 10)
+#define KEEP_BYTES ((size_t)8 << 20)
 
 struct spr_arena_block {
     struct spr_arena_block *next;
@@ -70,15 +71,23 @@ static void free_blocks(struct spr_arena_block *block)
     }
 }
 
+/* After a reset one block holds what several held before, so that a repeated pattern of allocations
+ * settles on one block and then never asks for memory again. Very large ones are not kept. */
 void spr_arena_reset(struct spr_arena *arena)
 {
-    struct spr_arena_block *head = arena->blocks;
+    size_t total = 0;
 
-    if (!head)
+    if (!arena->blocks)
         return;
-    free_blocks(head->next);
-    head->next = NULL;
-    head->used = 0;
+    for (const struct spr_arena_block *b = arena->blocks; b; b = b->next)
+        total += b->capacity;
+    if (arena->blocks->next || total > KEEP_BYTES) {
+        spr_arena_free(arena);
+        if (total <= KEEP_BYTES)
+            arena->block_bytes = spr_max_size(arena->block_bytes, total);
+        return;
+    }
+    arena->blocks->used = 0;
 }
 
 void spr_arena_free(struct spr_arena *arena)

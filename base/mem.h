@@ -43,7 +43,7 @@ void spr_arena_init(struct spr_arena *arena, size_t block_bytes);
 /* 64-byte aligned, zeroed; NULL: no memory. */
 void *spr_arena_alloc(struct spr_arena *arena, size_t bytes);
 /* Forget all allocations; one block is kept for reuse. */
-void spr_arena_reset(struct spr_arena *arena);
+void spr_arena_reset(struct spr_arena *arena); /* forget all; keep up to 8 MiB in one block */
 void spr_arena_free(struct spr_arena *arena);
 
 /*

@@ -407,6 +407,7 @@ spr_status spr_comm_create(const spr_comm_options *user, spr_comm **out)
     if (status)
         goto undo_options;
     deadline = spr_monotonic_ns() + (uint64_t)(options.init_timeout_s * spr_time_factor() * 1e9);
+    key.epoch = 1;
     key.config_hash = config_hash(&options);
     status = spr_bootstrap_open(user, &options, deadline, &id, &key, &boot, error);
     if (status)
