@@ -9,7 +9,33 @@ transport_libspr_transport_la_SOURCES += \
 	transport/bootstrap/auth.h \
 	transport/bootstrap/auth_socket.c \
 	transport/bootstrap/auth_wire.h \
-	transport/bootstrap/bootstrap.h
+	transport/bootstrap/bootstrap.c \
+	transport/bootstrap/bootstrap.h \
+	transport/bootstrap/identity.c \
+	transport/bootstrap/identity.h \
+	transport/bootstrap/launchers.c \
+	transport/bootstrap/pmix.c \
+	transport/bootstrap/pmix.h \
+	transport/bootstrap/ranks.c \
+	transport/bootstrap/ranks.h \
+	transport/bootstrap/root.c \
+	transport/bootstrap/root.h \
+	transport/bootstrap/root_address.c \
+	transport/bootstrap/root_address.h \
+	transport/bootstrap/root_client.c \
+	transport/bootstrap/root_conn.c \
+	transport/bootstrap/root_conn.h \
+	transport/bootstrap/root_door.c \
+	transport/bootstrap/root_file.c \
+	transport/bootstrap/root_file.h \
+	transport/bootstrap/root_gather.c \
+	transport/bootstrap/root_server.c \
+	transport/bootstrap/root_socket.c \
+	transport/bootstrap/root_tcp.c \
+	transport/bootstrap/root_wire.h \
+	transport/bootstrap/secret.c \
+	transport/bootstrap/secret.h \
+	transport/bootstrap/single.c
 
 # Tagged messages over links, frames, bucket memory, options.
 transport_libspr_transport_la_SOURCES += \
