@@ -48,9 +48,18 @@ static void bitmap_write(const struct spr_chunk_writer *w, uint8_t *out)
 
     memset(out, 0, w->bitmap_words * 8);
     for (uint32_t i = 0; i < w->windows; i++) {
-        /* By byte: neighbours in a word would wait for each other's store. */
-        for (uint32_t e = 0; e < w->per_window[i]; e++)
-            out[pos[e] >> 3] = (uint8_t)(out[pos[e] >> 3] | 1u << (pos[e] & 7));
+        uint64_t bits = 0;
+        uint32_t last = 0;
+
+        /* Every entry stores its word with the bits so far: no load and no branch on the data. */
+        for (uint32_t e = 0; e < w->per_window[i]; e++) {
+            uint32_t word = pos[e] >> 6;
+
+            bits &= -(uint64_t)(word == last);
+            bits |= UINT64_C(1) << (pos[e] & 63);
+            memcpy(out + 8 * (size_t)word, &bits, 8);
+            last = word;
+        }
         pos += w->per_window[i];
         out += SPR_WINDOW / 8;
     }

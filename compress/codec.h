@@ -18,7 +18,7 @@
  * not sent is lost, and so is a dropped step.
  *
  * Memory: the residual, and as workspace topk: 8 bytes (12 with a rounding) per entry sent, plus
- * 2 k + n / 8 bytes and at most 0.4 MB; none: nothing, or with a rounding 4 bytes per
+ * 2 k + n / 8 bytes and at most 0.5 MB; none: nothing, or with a rounding 4 bytes per
  * element. Nothing is allocated after spr_codec_create().
  */
 #ifndef SPR_COMPRESS_CODEC_H

@@ -27,13 +27,14 @@
 #define NO_LIMIT 0x80000000u /* above every magnitude */
 #define CHUNK 2048u          /* elements per kernel call: residual and gradient stay in L1 */
 #define SMALL 8192u          /* up to here all elements are looked at to find T */
+#define DENSE 48u            /* more than one in so many: emit densely */
 #define LINE 16u             /* floats per cache line, the unit of sampling */
 #define SAMPLE_MIN 2048u
 #define SAMPLE_MAX 65536u
 #define SAMPLE_SHIFT 17 /* a bin of the sample's histogram: 1/64 of an octave, 1.1 to 1.6 % */
 #define SAMPLE_BINS (NO_LIMIT >> SAMPLE_SHIFT)
 #define RADIX_LOG2 11
-#define SIGMAS 4.0 /* half width of the bracket, in standard deviations of the sample's rank */
+#define SIGMAS 3.0 /* half width of the bracket, in standard deviations of the sample's rank */
 /* The threshold of the last call less 3 to 5 %: drift between steps of training is below that. */
 #define HINT_SLACK 0x60000u
 
@@ -267,7 +268,7 @@ static bool choose_bracket(struct topk *t, const struct spr_topk_hint *hint)
  * room for candidates ran out. */
 static size_t collect(struct topk *t)
 {
-    bool dense = t->k > t->n / 24;
+    bool dense = t->k > t->n / DENSE;
     size_t at = 0;
 
     t->taken = t->spilled = 0;
@@ -289,7 +290,7 @@ static size_t collect(struct topk *t)
         else
             m = t->kernels->select(t->x + at, len, t->lo, (uint32_t)at, dense, index, value);
         *(spill ? &t->spilled : &t->taken) += m;
-        dense = m > CHUNK / 24; /* neighbours are alike */
+        dense = m > CHUNK / DENSE; /* neighbours are alike */
         at += len;
     }
     return at;
@@ -337,7 +338,7 @@ static bool refine(struct topk *t)
 /* The result when T is known and `quota` elements equal to it belong to it. */
 static void emit(struct topk *t, uint32_t T, size_t quota)
 {
-    bool dense = t->k > t->n / 24;
+    bool dense = t->k > t->n / DENSE;
     size_t out = 0;
 
     for (size_t at = 0; at < t->n; at += CHUNK) {

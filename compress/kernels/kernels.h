@@ -110,7 +110,8 @@ _Bool spr_scalar_ascending16(const uint16_t *pos, size_t n);
 _Bool spr_scalar_ascending32(const uint32_t *pos, size_t n);
 
 /* AVX2 has no compress and no expand instruction; these permutations stand in. Byte j of entry m:
- * compress: the j-th set bit of m; expand: how many set bits of m are below bit j. */
+ * compress: the j-th set bit of m; expand: how many set bits of m are below bit j, and bit 7 set
+ * where bit j is not. */
 extern const uint64_t spr_lut_compress[256];
 extern const uint64_t spr_lut_expand[256];
 

@@ -10,7 +10,7 @@
 #define BELOW(m, i) COUNT((m) & ((1u << (i)) - 1))
 
 #define COMPRESS_LANE(m, i) (BIT(m, i) * (i) << 8 * (BIT(m, i) * BELOW(m, i)))
-#define EXPAND_LANE(m, i) (BELOW(m, i) << 8 * (i))
+#define EXPAND_LANE(m, i) ((BELOW(m, i) | (BIT(m, i) ^ 1) << 7) << 8 * (i))
 
 #define ROW(lane, m)                                                                               \
     (lane(m, 0) | lane(m, 1) | lane(m, 2) | lane(m, 3) | lane(m, 4) | lane(m, 5) | lane(m, 6) |    \

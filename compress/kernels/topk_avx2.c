@@ -11,6 +11,7 @@
 #include "compress/kernels/lanes_avx2.h"
 
 #define BLOCK 2048 /* elements between the two stages of "sparse" */
+#define AHEAD_BYTES 2048
 
 struct sink {
     uint32_t *index;
@@ -33,21 +34,41 @@ static inline __m256i add8(const float *r, const float *g)
     return _mm256_castps_si256(_mm256_add_ps(_mm256_loadu_ps(r), _mm256_loadu_ps(g)));
 }
 
-/* n is a multiple of 8. */
+/* Bring what comes AHEAD_BYTES later. The hardware fetches ahead on its own, but not across 4 KiB
+ * pages, and not far enough past the work done here. */
+static inline void fetch(const float *p)
+{
+    _mm_prefetch((const char *)p + AHEAD_BYTES, _MM_HINT_T0);
+}
+
+/* Eight elements: emit those with a magnitude beyond `low`; with g, to r what remains of the sum.
+ */
+static inline void emit8(float *r, const float *x, const float *g, __m256i low, __m256i at,
+                         struct sink *s)
+{
+    __m256i v = g ? add8(r, g) : spr_load8(x);
+    __m256i take = _mm256_cmpgt_epi32(spr_magnitude8(v), low);
+
+    if (g)
+        spr_store8(r, _mm256_andnot_si256(take, v));
+    put8(s, v, take, at);
+}
+
+/* n is a multiple of 16. */
 static inline void emit_dense(float *r, const float *x, const float *g, size_t n, uint32_t lo,
                               uint32_t base, struct sink *s)
 {
-    const __m256i low = spr_at_least8(lo);
+    const __m256i low = spr_at_least8(lo), eight = _mm256_set1_epi32(8);
     __m256i at = _mm256_set1_epi32((int)base);
 
-    for (size_t i = 0; i < n; i += 8) {
-        __m256i v = g ? add8(r + i, g + i) : spr_load8(x + i);
-        __m256i take = _mm256_cmpgt_epi32(spr_magnitude8(v), low);
-
+    for (size_t i = 0; i < n; i += 16) {
+        fetch(g ? r + i : x + i);
         if (g)
-            spr_store8(r + i, _mm256_andnot_si256(take, v));
-        put8(s, v, take, at);
-        at = _mm256_add_epi32(at, _mm256_set1_epi32(8));
+            fetch(g + i);
+        emit8(g ? r + i : NULL, g ? NULL : x + i, g ? g + i : NULL, low, at, s);
+        at = _mm256_add_epi32(at, eight);
+        emit8(g ? r + i + 8 : NULL, g ? NULL : x + i + 8, g ? g + i + 8 : NULL, low, at, s);
+        at = _mm256_add_epi32(at, eight);
     }
 }
 
@@ -60,6 +81,9 @@ static inline void emit_sparse(float *r, const float *x, const float *g, size_t 
     size_t found = 0;
 
     for (size_t i = 0; i < n; i += 16) {
+        fetch(g ? r + i : x + i);
+        if (g)
+            fetch(g + i);
         __m256i a = g ? add8(r + i, g + i) : spr_load8(x + i);
         __m256i b = g ? add8(r + i + 8, g + i + 8) : spr_load8(x + i + 8);
         __m256i any = _mm256_or_si256(_mm256_cmpgt_epi32(spr_magnitude8(a), low),

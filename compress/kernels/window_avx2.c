@@ -6,20 +6,13 @@
 /* Set bits per 64-bit word from which on it is faster to look at every byte of the bitmap than to
  * look for the bits. */
 #define DENSE_WORD 4
+#define LISTED 256 /* words */
 
 static inline uint64_t load64(const void *bitmap, size_t word)
 {
     uint64_t bits;
     memcpy(&bits, (const char *)bitmap + word * sizeof(bits), sizeof(bits));
     return bits;
-}
-
-/* All bits of the lanes whose bit is set in `mask`. */
-static inline __m256i lanes_of(unsigned mask)
-{
-    const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
-
-    return _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)mask), bit), bit);
 }
 
 size_t spr_avx2_add_bits(float *acc, uint64_t *touched, const void *bitmap, size_t words,
@@ -35,12 +28,12 @@ size_t spr_avx2_add_bits(float *acc, uint64_t *touched, const void *bitmap, size
             unsigned mask = bits & 0xff;
             float *at = acc + w * 64 + b * 8;
             __m256 old = _mm256_loadu_ps(at);
-            __m256i lanes = spr_row8(spr_lut_expand, mask);
+            __m256i lanes = _mm256_cvtepi8_epi32(spr_row(spr_lut_expand, mask));
             __m256 add = _mm256_permutevar8x32_ps(_mm256_loadu_ps(value + n), lanes);
 
-            /* Blended, since even adding 0 would change -0. */
-            _mm256_storeu_ps(at, _mm256_blendv_ps(old, _mm256_add_ps(old, add),
-                                                  _mm256_castsi256_ps(lanes_of(mask))));
+            /* Blended by the signs of the lanes, since even adding 0 would change -0. */
+            _mm256_storeu_ps(
+                at, _mm256_blendv_ps(_mm256_add_ps(old, add), old, _mm256_castsi256_ps(lanes)));
             n += (size_t)__builtin_popcount(mask);
         }
     }
@@ -97,11 +90,42 @@ static size_t harvest_dense(float *acc, uint64_t *touched, size_t words, uint16_
     return n;
 }
 
+/* Words that hold something are listed first, without a branch: half of them do not. */
+static size_t harvest_sparse(float *acc, uint64_t *touched, size_t words, uint16_t *pos, float *val)
+{
+    uint32_t list[LISTED + 1];
+    size_t n = 0;
+
+    for (size_t start = 0; start < words; start += LISTED) {
+        size_t end = start + LISTED < words ? start + LISTED : words, found = 0;
+
+        for (size_t w = start; w < end; w++) {
+            list[found] = (uint32_t)w;
+            found += touched[w] != 0;
+        }
+        for (size_t l = 0; l < found; l++) {
+            uint64_t bits = touched[list[l]];
+
+            touched[list[l]] = 0;
+            do {
+                size_t p = list[l] * (size_t)64 + (size_t)__builtin_ctzll(bits);
+
+                pos[n] = (uint16_t)p;
+                val[n] = acc[p];
+                n++;
+                acc[p] = 0;
+                bits &= bits - 1;
+            } while (bits);
+        }
+    }
+    return n;
+}
+
 size_t spr_avx2_harvest(float *acc, uint64_t *touched, size_t words, uint16_t *pos, float *val)
 {
     if (spr_avx2_popcount(touched, words) >= DENSE_WORD * words)
         return harvest_dense(acc, touched, words, pos, val);
-    return spr_scalar_harvest(acc, touched, words, pos, val);
+    return harvest_sparse(acc, touched, words, pos, val);
 }
 
 uint64_t spr_avx2_popcount(const void *bitmap, size_t words)
