@@ -31,6 +31,8 @@ EXTRA_DIST += tests/unit/compress_data.h
 # Over simulated links.
 test_programs += tests/sim/test_collectives
 tests_sim_test_collectives_SOURCES = \
+	tests/reference.c \
+	tests/reference.h \
 	tests/sim/test_collectives.c \
 	tests/sim/world.c \
 	tests/sim/world.h
@@ -42,6 +44,14 @@ tests_multi_test_job_SOURCES = \
 	tests/multi/job.c \
 	tests/multi/job.h \
 	tests/multi/test_job.c
+test_programs += tests/multi/test_matrix
+tests_multi_test_matrix_SOURCES = \
+	tests/multi/job.c \
+	tests/multi/job.h \
+	tests/multi/test_matrix.c \
+	tests/reference.c \
+	tests/reference.h
+tests_multi_test_matrix_LDADD = $(LDADD) -lm
 
 # The same, of several files.
 test_programs += tests/multi/test_transport_shm

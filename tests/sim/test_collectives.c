@@ -13,72 +13,12 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "compress/value.h"
+#include "tests/reference.h"
 #include "tests/sim/world.h"
 
 #define LIMIT_NS 3600000000000ull
 
 static uint64_t seed;
-
-static double load(spr_dtype t, const void *p, size_t i)
-{
-    switch (t) {
-    case SPR_FP32:
-        return (double)((const float *)p)[i];
-    case SPR_FP64:
-        return ((const double *)p)[i];
-    case SPR_FP16:
-        return (double)spr_fp16_to_float(((const uint16_t *)p)[i]);
-    case SPR_BF16:
-        return (double)spr_bf16_to_float(((const uint16_t *)p)[i]);
-    case SPR_INT32:
-        return (double)((const int32_t *)p)[i];
-    default:
-        return (double)((const int64_t *)p)[i];
-    }
-}
-
-static void store(spr_dtype t, void *p, size_t i, double x)
-{
-    switch (t) {
-    case SPR_FP32:
-        ((float *)p)[i] = (float)x;
-        break;
-    case SPR_FP64:
-        ((double *)p)[i] = x;
-        break;
-    case SPR_FP16:
-        ((uint16_t *)p)[i] = spr_fp16_from_float((float)x);
-        break;
-    case SPR_BF16:
-        ((uint16_t *)p)[i] = spr_bf16_from_float((float)x);
-        break;
-    case SPR_INT32:
-        ((int32_t *)p)[i] = (int32_t)x;
-        break;
-    default:
-        ((int64_t *)p)[i] = (int64_t)x;
-    }
-}
-
-/* Relative error of one rounding. */
-static double unit(spr_dtype t)
-{
-    return t == SPR_FP32   ? 0x1p-24
-           : t == SPR_FP64 ? 0x1p-53
-           : t == SPR_FP16 ? 0x1p-11
-           : t == SPR_BF16 ? 0x1p-8
-                           : 0;
-}
-
-static double input(spr_dtype t, uint64_t salt, int rank, size_t i)
-{
-    uint32_t h = spr_hash_u32(seed ^ salt << 48 ^ (uint64_t)rank << 40 ^ i);
-
-    if (t == SPR_INT32 || t == SPR_INT64)
-        return (double)(int32_t)h / 64;
-    return ((double)h - 0x1p31) * 0x1p-31;
-}
 
 struct buffers {
     char *in[WORLD_MAX], *out[WORLD_MAX];
@@ -92,7 +32,7 @@ static void fill(const struct world *w, struct buffers *b, spr_dtype t, size_t i
         b->out[r] = malloc(out_count * 8 + 8);
         memset(b->out[r], 0xee, out_count * 8 + 8);
         for (size_t i = 0; i < in_count; i++)
-            store(t, b->in[r], i, input(t, salt, r, i));
+            reference_store(t, b->in[r], i, reference_input(seed, t, salt, r, i));
     }
 }
 
@@ -108,20 +48,11 @@ static void drop(const struct world *w, struct buffers *b)
 static double expected(const struct world *w, const struct buffers *b, spr_dtype t, spr_op op,
                        size_t i, double *bound)
 {
-    double x = load(t, b->in[0], i), magnitude = fabs(x);
+    double x[WORLD_MAX];
 
-    for (int r = 1; r < w->ranks; r++) {
-        double y = load(t, b->in[r], i);
-        magnitude += fabs(y);
-        x = op == SPR_MIN ? fmin(x, y) : op == SPR_MAX ? fmax(x, y) : x + y;
-    }
-    *bound = op == SPR_MIN || op == SPR_MAX ? 0 : magnitude * unit(t) * (w->ranks + 1);
-    if (op == SPR_AVG) {
-        x /= w->ranks;
-        if (t == SPR_INT32 || t == SPR_INT64)
-            x = trunc(x);
-    }
-    return x;
+    for (int r = 0; r < w->ranks; r++)
+        x[r] = reference_load(t, b->in[r], i);
+    return reference_reduce(x, w->ranks, t, op, bound);
 }
 
 static void run_ok(struct world *w)
@@ -152,7 +83,7 @@ static void check_allreduce(struct world *w, const char *algorithm, spr_dtype t,
         assert_int_equal((unsigned char)b.out[r][n * spr_dtype_size(t)], 0xee);
     }
     for (size_t i = 0; i < n; i++) {
-        double bound, want = expected(w, &b, t, op, i, &bound), got = load(t, b.out[0], i);
+        double bound, want = expected(w, &b, t, op, i, &bound), got = reference_load(t, b.out[0], i);
         if (fabs(got - want) > bound)
             fail_msg("%s %s %s n=%zu P=%d element %zu: %.17g, not %.17g", algorithm,
                      spr_dtype_name(t), spr_op_name(op), n, w->ranks, i, got, want);
@@ -239,7 +170,7 @@ static void reduce_scatter_and_allgather_are_right(void **state)
                 for (size_t i = 0; i < n; i++) {
                     double bound;
                     double want = expected(&w, &b, SPR_FP32, SPR_SUM, (size_t)r * n + i, &bound);
-                    assert_true(fabs(load(SPR_FP32, b.out[r], i) - want) <= bound);
+                    assert_true(fabs(reference_load(SPR_FP32, b.out[r], i) - want) <= bound);
                 }
             drop(&w, &b);
             fill(&w, &b, SPR_INT64, n, total, s);
@@ -272,7 +203,7 @@ static void broadcast_and_barrier_are_right(void **state)
             run_ok(&w);
             for (int r = 0; r < ranks; r++)
                 for (size_t i = 0; i < n; i++)
-                    assert_true(load(SPR_FP64, b.in[r], i) == input(SPR_FP64, s, root, i));
+                    assert_true(reference_load(SPR_FP64, b.in[r], i) == reference_input(seed, SPR_FP64, s, root, i));
             drop(&w, &b);
         }
         for (int r = 0; r < ranks; r++)
@@ -295,7 +226,7 @@ static size_t make_list(int rank, size_t n, double density, uint32_t *index, flo
         if ((double)h * 0x1p-32 >= density)
             continue;
         index[k] = (uint32_t)i;
-        value[k] = dense[i] = (float)input(SPR_FP32, 9, rank, i);
+        value[k] = dense[i] = (float)reference_input(seed, SPR_FP32, 9, rank, i);
         k++;
     }
     return k;
@@ -407,7 +338,7 @@ static void conserves_every_step(const char *spec, double tolerance)
     for (int step = 0; step < STEPS; step++) {
         for (int r = 0; r < RANKS; r++) {
             for (size_t i = 0; i < N; i++) {
-                gradient[r][i] = (float)input(SPR_FP32, (uint64_t)step + 100, r, i);
+                gradient[r][i] = (float)reference_input(seed, SPR_FP32, (uint64_t)step + 100, r, i);
                 sum_in[i] += (double)gradient[r][i];
             }
             assert_int_equal(spr_icompressed_allreduce(w.comms[r], codec[r], gradient[r], SPR_SUM,

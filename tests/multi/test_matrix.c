@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * The matrix over real processes: algorithms x 1..9 ranks x element types x reductions on every
+ * transport, against fp64; then random combinations up to 2^20 elements, and six at 2^24 + 3.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/crc32c.h"
+#include "base/rng.h"
+#include "tests/multi/job.h"
+#include "tests/reference.h"
+
+#define SECONDS 200
+
+static uint64_t seed;
+
+static const char *const transports[] = {
+    "shm",
+    "epoll",
+#ifdef HAVE_URING
+    "uring",
+#endif
+};
+#define TRANSPORTS (sizeof transports / sizeof *transports)
+
+struct test_case {
+    const char *algorithm;
+    spr_dtype dtype;
+    spr_op op;
+    size_t count;
+    bool in_place;
+};
+
+static bool possible(const struct test_case *c)
+{
+    if (!strcmp(c->algorithm, "ring"))
+        return c->dtype != SPR_FP16 && c->dtype != SPR_BF16;
+    return strcmp(c->algorithm, "flat") || c->count * spr_dtype_size(c->dtype) <= 65536;
+}
+
+/* Rank 0 checks values (all of short vectors, a sample of long ones); all ranks must have its bits. */
+static void check_values(const struct test_case *c, const void *out, int size)
+{
+    size_t step = c->count > 70000 ? 61 : 1;
+    double x[JOB_MAX];
+
+    for (size_t i = 0; i < c->count; i += step) {
+        double bound, want, got = reference_load(c->dtype, out, i);
+        for (int r = 0; r < size; r++) {
+            char element[8];
+            reference_store(c->dtype, element, 0, reference_input(seed, c->dtype, c->count, r, i));
+            x[r] = reference_load(c->dtype, element, 0);
+        }
+        want = reference_reduce(x, size, c->dtype, c->op, &bound);
+        if (fabs(got - want) > bound)
+            fprintf(stderr, "%s %s %s n=%zu P=%d element %zu: %.17g, not %.17g\n", c->algorithm,
+                    spr_dtype_name(c->dtype), spr_op_name(c->op), c->count, size, i, got, want);
+        RANK_CHECK(fabs(got - want) <= bound);
+    }
+}
+
+static void run_case(spr_comm *comm, int rank, int size, const struct test_case *c)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    size_t bytes = c->count * spr_dtype_size(c->dtype);
+    char *in = malloc(bytes + 1), *out = c->in_place ? in : malloc(bytes + 1);
+    int64_t crc, least, most;
+
+    options.algorithm = c->algorithm;
+    for (size_t i = 0; i < c->count; i++)
+        reference_store(c->dtype, in, i, reference_input(seed, c->dtype, c->count, rank, i));
+    RANK_CHECK(spr_allreduce(comm, in, out, c->count, c->dtype, c->op, &options) == SPR_OK);
+    crc = spr_crc32c(0, out, bytes);
+    RANK_CHECK(spr_allreduce(comm, &crc, &least, 1, SPR_INT64, SPR_MIN, NULL) == SPR_OK);
+    RANK_CHECK(spr_allreduce(comm, &crc, &most, 1, SPR_INT64, SPR_MAX, NULL) == SPR_OK);
+    RANK_CHECK(least == most);
+    if (rank == 0)
+        check_values(c, out, size);
+    free(in);
+    if (!c->in_place)
+        free(out);
+}
+
+static void run_product(struct job *job, int rank, spr_comm *comm)
+{
+    static const size_t sizes[] = {0, 1, 65, 4097, 65536};
+    unsigned n = 0;
+
+    for (int a = 0; spr_algorithm_name("allreduce", a); a++)
+        for (spr_dtype t = 0; t < SPR_DTYPE_COUNT; t++)
+            for (spr_op op = 0; op < SPR_OP_COUNT; op++)
+                for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+                    struct test_case c = {spr_algorithm_name("allreduce", a), t, op, sizes[s],
+                                          n++ % 2};
+                    if (possible(&c))
+                        run_case(comm, rank, job->size, &c);
+                }
+}
+
+static void the_full_product_is_right_on_every_transport(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < TRANSPORTS; t++)
+        for (int size = 1; size <= 9; size++) {
+            struct job job;
+            job_start(&job, size, transports[t], run_product, NULL);
+            job_expect_success(&job, SECONDS);
+        }
+}
+
+static void run_random(struct job *job, int rank, spr_comm *comm)
+{
+    struct spr_rng rng = {seed, (uint64_t)job->size << 32};
+
+    for (int i = 0; i < 12; i++) {
+        struct test_case c;
+        do {
+            c = (struct test_case){spr_algorithm_name("allreduce", (int)spr_rng_below(&rng, 3)),
+                                   (spr_dtype)spr_rng_below(&rng, SPR_DTYPE_COUNT),
+                                   (spr_op)spr_rng_below(&rng, SPR_OP_COUNT),
+                                   65536 + (size_t)spr_rng_below(&rng, (1 << 20) - 65535),
+                                   spr_rng_below(&rng, 2)};
+        } while (!possible(&c));
+        run_case(comm, rank, job->size, &c);
+    }
+}
+
+static void random_combinations_are_right_up_to_a_million(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < TRANSPORTS; t++)
+        for (int size = 2; size <= 9; size += 3) {
+            struct job job;
+            job_start(&job, size, transports[t], run_random, NULL);
+            job_expect_success(&job, SECONDS);
+        }
+}
+
+static void run_large(struct job *job, int rank, spr_comm *comm)
+{
+    const struct test_case cases[] = {
+        {"direct", SPR_FP32, SPR_AVG, ((size_t)1 << 24) + 3, true},
+        {"ring", SPR_INT32, SPR_SUM, ((size_t)1 << 24) + 3, false},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        run_case(comm, rank, job->size, &cases[i]);
+}
+
+static void sixteen_million_and_three_elements_are_right(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < TRANSPORTS; t++) {
+        struct job job;
+        job_start(&job, 2 + (int)t, transports[t], run_large, NULL);
+        job_expect_success(&job, SECONDS);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_full_product_is_right_on_every_transport),
+        cmocka_unit_test(random_combinations_are_right_up_to_a_million),
+        cmocka_unit_test(sixteen_million_and_three_elements_are_right),
+    };
+
+    seed = spr_rng_test_seed();
+    printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

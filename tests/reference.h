@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * The naive fp64 reference of reductions. Inputs are a pure function of (seed, salt, rank, index), so that
+ * every rank can compute everybody's.
+ */
+#ifndef TESTS_REFERENCE_H
+#define TESTS_REFERENCE_H
+
+#include <sparring/types.h>
+
+/* Element i of an array of type t, as a double, and back (rounded to nearest). */
+double reference_load(spr_dtype t, const void *p, size_t i);
+void reference_store(spr_dtype t, void *p, size_t i, double x);
+/* Relative error of one rounding; 0 for integers. */
+double reference_unit(spr_dtype t);
+/* In (-1, 1); integers below 2^25, so that fp64 sums of them are exact. */
+double reference_input(uint64_t seed, spr_dtype t, uint64_t salt, int rank, size_t i);
+/* The reduction of x[0..ranks), and the largest error that `ranks` roundings may cause. */
+double reference_reduce(const double *x, int ranks, spr_dtype t, spr_op op, double *bound);
+
+#endif
