@@ -34,6 +34,8 @@ static const struct {
     {"epoll", SPR_T_EPOLL, &spr_transport_epoll},
 };
 
+static bool is_tcp(int id) { return id != SPR_T_SHM; }
+
 /* Options -------------------------------------------------------------------------------------- */
 
 static spr_status replace(char **field, const char *value)
@@ -193,7 +195,7 @@ static spr_status open_one(spr_comm *comm, size_t k, bool asked_for, struct spr_
     return SPR_OK;
 }
 
-/* `auto`: shm, and one of the two TCP twins. */
+/* shm, and one of the two TCP twins: epoll only where io_uring is not wanted or refused. */
 static spr_status open_transports(spr_comm *comm, struct spr_error *error)
 {
     const char *list = comm->options.transports;
@@ -201,14 +203,12 @@ static spr_status open_transports(spr_comm *comm, struct spr_error *error)
     spr_status status = check_list(list, error);
 
     for (size_t k = 0; status == SPR_OK && k < SPR_ARRAY_LEN(known); k++) {
-        bool asked_for = listed(list, known[k].name);
-        bool tcp = known[k].id != SPR_T_SHM;
+        bool tcp = is_tcp(known[k].id), asked_for = listed(list, known[k].name);
+        bool has_twin = known[k].id == SPR_T_URING && (any || listed(list, "epoll"));
         int before = comm->transport_count;
-        if (!asked_for && (!any || (tcp && have_tcp)))
+        if ((!asked_for && !any) || (tcp && have_tcp))
             continue;
-        /* A list is what may be used: io_uring refused still leaves epoll when that is listed too. */
-        status = open_one(comm, k, asked_for && !(tcp && listed(list, "epoll") &&
-                                                  known[k].id == SPR_T_URING), error);
+        status = open_one(comm, k, asked_for && !has_twin, error);
         if (comm->transport_count > before && tcp) {
             have_tcp = true;
             comm->thread_only |= known[k].id == SPR_T_URING;
@@ -229,9 +229,8 @@ static spr_status connect_peer(spr_comm *comm, int peer, struct spr_error *error
     for (size_t k = 0; k < SPR_ARRAY_LEN(known); k++) {
         for (int i = 0; i < comm->transport_count; i++) {
             struct spr_transport *t = comm->transports[i];
-            /* Offered by both: both ends choose the same. */
-            if (t->ops != known[k].ops || !(info->transports & 1u << known[k].id) ||
-                !t->ops->usable(t, mine, info))
+            /* Both ends come to the same answer; the TCP twins reach each other. */
+            if (t->ops != known[k].ops || !t->ops->usable(t, mine, info))
                 continue;
             status = t->ops->connect(t, peer, info, &link, error);
             if (status == SPR_OK)
