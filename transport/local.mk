@@ -82,7 +82,12 @@ transport_libspr_transport_la_SOURCES += \
 	transport/tcp/tcp.h
 
 if HAVE_URING
-transport_libspr_transport_la_SOURCES +=
+transport_libspr_transport_la_SOURCES += \
+	transport/uring/data.c \
+	transport/uring/ring.c \
+	transport/uring/uring.c \
+	transport/uring/uring.h \
+	transport/uring/zerocopy.c
 endif
 
 # The simulated transport is for tests and sparring-sim, never in libsparring.so.

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "transport/uring/uring.h"
+
+#define SETTLE_S 1.0
+
+/*
+ * From best to oldest. SINGLE_ISSUER and DEFER_TASKRUN (6.1): completions are worked off when we
+ * ask, not in the middle of the user's computation, without locks; only one thread may then enter
+ * the ring, so it is created disabled and belongs to the thread that enables it. COOP_TASKRUN
+ * (5.19): no inter-processor interrupts. TASKRUN_FLAG: without it io_uring_peek_cqe() would not see
+ * deferred work. SUBMIT_ALL: one refused entry does not hold back the others.
+ */
+static const struct {
+    unsigned flags;
+    bool one_thread;
+} ladder[] = {
+    {IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG |
+         IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE |
+         IORING_SETUP_R_DISABLED,
+     true},
+    {IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL |
+         IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE,
+     false},
+    {IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE, false},
+    {0, false},
+};
+
+static spr_status refused(int error, struct spr_error *e)
+{
+    const char *remedy = "";
+    char text[64];
+
+    switch (error) {
+    case EPERM:
+    case EACCES:
+        remedy = "; kernel.io_uring_disabled or the container's seccomp profile forbids it";
+        break;
+    case ENOSYS:
+        remedy = "; the kernel or the container's seccomp profile does not have it";
+        break;
+    case ENOMEM:
+        remedy = "; raise the limit of locked memory (ulimit -l)";
+        break;
+    default:
+        return spr_error_errno(e, SPR_ERR_SYSTEM, -1, error, "cannot set io_uring up");
+    }
+    return spr_error_set(e, SPR_ERR_UNSUPPORTED, -1, "io_uring is refused: %s%s",
+                         spr_tcp_errno_text(error, text, sizeof text), remedy);
+}
+
+static unsigned power_of_two(unsigned n)
+{
+    unsigned p = 1;
+
+    while (p < n)
+        p *= 2;
+    return p;
+}
+
+spr_status uring_create(struct uring_transport *t, struct spr_error *error)
+{
+    const struct spr_transport_params *p = &t->tcp.base.params;
+    unsigned peers = (unsigned)p->size;
+    /* Receive and send of each link; a place in the completion queue for all that can be in flight,
+     * notifications and cancellations included, so that it never overflows. */
+    unsigned entries = power_of_two(2 * peers + 16); /* at most what CLAMP makes of it */
+    unsigned completions = power_of_two((4 + URING_ZC_SLOTS) * peers + 64);
+    int result = -EINVAL;
+
+    for (size_t i = 0; i < SPR_ARRAY_LEN(ladder) && result == -EINVAL; i++) {
+        struct io_uring_params up = {.flags = ladder[i].flags, .cq_entries = completions};
+        if (ladder[i].one_thread && !p->one_thread)
+            continue;
+        result = io_uring_queue_init_params(entries, &t->ring, &up);
+        t->single_issuer = ladder[i].one_thread;
+    }
+    if (result)
+        return refused(-result, error);
+    t->open = true;
+    t->enabled = !t->single_issuer;
+    /* Forks of the user's must not share the rings. */
+    (void)io_uring_ring_dontfork(&t->ring);
+    if (!(t->ring.features & IORING_FEAT_NODROP) || !(t->ring.features & IORING_FEAT_FAST_POLL))
+        return spr_error_set(error, SPR_ERR_UNSUPPORTED, -1,
+                             "io_uring of this kernel is too old; 5.7 or later is needed");
+    if (t->single_issuer) {
+        t->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+        if (t->event_fd < 0)
+            return spr_error_errno(error, SPR_ERR_SYSTEM, -1, errno, "cannot create an eventfd");
+    }
+    t->backlog_most = *t->ring.cq.kring_entries + 64;
+    t->backlog = spr_calloc(t->backlog_most, sizeof *t->backlog);
+    return t->backlog ? SPR_OK : spr_error_set(error, SPR_ERR_NOMEM, -1, "no memory for io_uring");
+}
+
+void uring_destroy(struct uring_transport *t)
+{
+    if (t->open)
+        io_uring_queue_exit(&t->ring);
+    t->open = false;
+    if (t->event_fd >= 0)
+        close(t->event_fd);
+    t->event_fd = -1;
+    spr_free(t->backlog);
+    t->backlog = NULL;
+}
+
+bool uring_enable(struct uring_transport *t)
+{
+    int result;
+
+    if (t->enabled)
+        return true;
+    /* By number: io_uring_enable_rings() is not exported by liburing 2.3. */
+    result = io_uring_register((unsigned)t->ring.ring_fd, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
+    if (!result) {
+        (void)io_uring_cq_eventfd_toggle(&t->ring, false);
+        result = io_uring_register_eventfd(&t->ring, t->event_fd);
+    }
+    if (result) {
+        spr_err(SPR_SUB_NET, "cannot enable io_uring: %s", strerrordesc_np(-result));
+        return false;
+    }
+    t->enabled = true;
+    /* Saves looking the descriptor up at each call; belongs to this thread, like the ring. */
+    (void)io_uring_register_ring_fd(&t->ring);
+    return true;
+}
+
+int uring_pollable(const struct uring_transport *t)
+{
+    return t->single_issuer ? t->event_fd : t->ring.ring_fd;
+}
+
+bool uring_arm(struct uring_transport *t)
+{
+    if (t->single_issuer) {
+        (void)io_uring_cq_eventfd_toggle(&t->ring, true);
+        t->armed = true;
+        /* Signals on before the flags are looked at: work that is added later signals. */
+        atomic_thread_fence(memory_order_seq_cst);
+    }
+    return !io_uring_cq_ready(&t->ring) &&
+           !(*(volatile unsigned *)t->ring.sq.kflags & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW));
+}
+
+void uring_disarm(struct uring_transport *t)
+{
+    uint64_t signals;
+
+    if (!t->armed)
+        return;
+    t->armed = false;
+    (void)io_uring_cq_eventfd_toggle(&t->ring, false);
+    if (read(t->event_fd, &signals, sizeof signals) < 0)
+        return; /* nothing came */
+}
+
+struct io_uring_sqe *uring_sqe(struct uring_transport *t)
+{
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&t->ring);
+
+    if (!sqe) {
+        (void)io_uring_submit(&t->ring);
+        sqe = io_uring_get_sqe(&t->ring);
+    }
+
+    return sqe;
+}
+
+void uring_submit(struct uring_transport *t)
+{
+    /* What is not taken now (EAGAIN, EBUSY) stays in the queue for the next call; arm() sees it. */
+    if (io_uring_submit_and_get_events(&t->ring) == -EEXIST && !t->told_thread) {
+        t->told_thread = true;
+        spr_err(SPR_SUB_NET, "io_uring: progress is made by another thread than at first");
+    }
+}
+
+bool uring_next(struct uring_transport *t, struct io_uring_cqe *cqe)
+{
+    struct io_uring_cqe *p;
+
+    if (t->backlog_count) {
+        *cqe = t->backlog[t->backlog_first++];
+        if (--t->backlog_count == 0)
+            t->backlog_first = 0;
+        return true;
+    }
+    /* Enters the kernel only when the ring's flags say that there is deferred work or an overflow.
+     */
+    if (io_uring_peek_cqe(&t->ring, &p) || !p)
+        return false;
+    *cqe = *p;
+    io_uring_cqe_seen(&t->ring, p);
+    return true;
+}
+
+/* A completion of a link that is over: only the books. */
+static void take_quietly(struct uring_transport *t, const struct io_uring_cqe *cqe)
+{
+    struct uring_op *op = io_uring_cqe_get_data(cqe);
+    struct uring_link *l = op->link;
+
+    if (op->kind == URING_ZC && (cqe->flags & IORING_CQE_F_NOTIF)) {
+        (void)uring_zc_notified(t, (struct uring_zc *)op, cqe->res, true);
+        return;
+    }
+    if (op->kind == URING_ZC) {
+        l->tx.in_flight = false;
+        if (!(cqe->flags & IORING_CQE_F_MORE))
+            (void)uring_zc_free((struct uring_zc *)op, true);
+        return;
+    }
+    op->in_flight = false;
+}
+
+/* Empty the ring; what does not belong to the link waits in the backlog. */
+static void sort_out(struct uring_transport *t, const struct uring_link *l)
+{
+    struct io_uring_cqe *p;
+    unsigned n = t->backlog_first + t->backlog_count, kept = 0;
+
+    for (unsigned i = t->backlog_first; i < n; i++) {
+        const struct uring_op *op = io_uring_cqe_get_data(&t->backlog[i]);
+        if (op && op->link == l)
+            take_quietly(t, &t->backlog[i]);
+        else
+            t->backlog[kept++] = t->backlog[i];
+    }
+    t->backlog_first = 0;
+    while (kept < t->backlog_most && !io_uring_peek_cqe(&t->ring, &p) && p) {
+        const struct uring_op *op = io_uring_cqe_get_data(p);
+        if (op && op->link == l)
+            take_quietly(t, p);
+        else if (op)
+            t->backlog[kept++] = *p;
+        io_uring_cqe_seen(&t->ring, p);
+    }
+    t->backlog_count = kept;
+}
+
+static void cancel(struct uring_transport *t, struct uring_op *op)
+{
+    struct io_uring_sqe *sqe = op->in_flight ? uring_sqe(t) : NULL;
+
+    if (!sqe)
+        return;
+    io_uring_prep_cancel(sqe, op, 0);
+    io_uring_sqe_set_data(sqe, NULL);
+}
+
+bool uring_settle(struct uring_transport *t, struct uring_link *l)
+{
+    uint64_t end = spr_monotonic_ns() + spr_tcp_seconds_ns(SETTLE_S);
+
+    sort_out(t, l);
+    while (uring_busy(l)) {
+        struct pollfd ring = {.fd = uring_pollable(t), .events = POLLIN};
+        cancel(t, &l->rx);
+        cancel(t, &l->tx);
+        if (io_uring_submit_and_get_events(&t->ring) == -EEXIST)
+            return false; /* close() on another thread: the ring's end cancels */
+        sort_out(t, l);
+        if (!uring_busy(l))
+            break;
+        if (spr_monotonic_ns() > end)
+            return false;
+        /* Without SINGLE_ISSUER the thread that submitted it has to pass through the kernel. */
+        (void)poll(&ring, 1, 1);
+        sort_out(t, l);
+    }
+    return true;
+}
