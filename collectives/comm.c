@@ -151,6 +151,29 @@ static void compose(spr_comm *comm, spr_status status, int blamed, const char *t
                   who, during, *who || *during ? ": " : "", text);
 }
 
+/* The flight recorder, for whoever has to find out later. */
+static void dump_trace(const spr_comm *comm)
+{
+    const char *name = comm->options.trace_file, *mark = name ? strstr(name, "%r") : NULL;
+    char path[512];
+    FILE *file;
+
+    if (!name || !*name)
+        return;
+    if (mark)
+        snprintf(path, sizeof path, "%.*s%d%s", (int)(mark - name), name, comm->rank, mark + 2);
+    else
+        snprintf(path, sizeof path, "%s", name);
+    file = fopen(path, "we");
+    if (!file) {
+        spr_warn(SPR_SUB_COLL, "cannot write SPARRING_TRACE_FILE %s: %m", path);
+        return;
+    }
+    fprintf(file, "# %s\n", comm->error.text);
+    spr_trace_dump(comm->trace, SPR_TRACE_EVENTS, file);
+    fclose(file);
+}
+
 void spr_comm_fail(spr_comm *comm, spr_status status, int blamed, int told_by, const char *text)
 {
     struct spr_list *it, *next;
@@ -163,6 +186,7 @@ void spr_comm_fail(spr_comm *comm, spr_status status, int blamed, int told_by, c
         compose(comm, status, blamed, text);
     if (!comm->closing)
         spr_info(SPR_SUB_COLL, "%s", comm->error.text);
+    dump_trace(comm);
     comm->grace_ns =
         spr_now_ns(comm->clock) + (uint64_t)((double)GRACE_NS * spr_time_factor());
     comm->next_timer_ns = 0;

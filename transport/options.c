@@ -30,6 +30,8 @@ const struct spr_opt spr_options_table[] = {
      FIELD(spin_s), NULL, 0, 10},
     {"zerocopy", "inf", "zero-copy send from this size, between hosts only", SPR_OPT_SIZE,
      FIELD(zerocopy_bytes), NULL, 0, 0},
+    {"trace_file", "", "write the last events here when the communicator fails; %r is the rank",
+     SPR_OPT_STRING, FIELD(trace_file), NULL, 0, 0},
     {"shm_slots", "24", "256 KiB slots of shared memory per rank, beyond one per peer", SPR_OPT_SIZE,
      FIELD(shm_slots), NULL, 1, 65536},
 };
