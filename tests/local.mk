@@ -25,6 +25,14 @@ test_programs = \
 	tests/unit/test_memory
 test_scripts =
 
+# Start-up: the handshake, the secret, launchers, ranks that meet.
+test_programs += \
+	tests/unit/test_auth \
+	tests/unit/test_identity \
+	tests/unit/test_secret \
+	tests/multi/test_bootstrap \
+	tests/multi/test_bootstrap_mpirun
+
 # Data that several tests of compress/ are run on.
 EXTRA_DIST += tests/unit/compress_data.h
 

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 
 #include "base/mem.h"
 #include "base/util.h"
+#include "transport/bootstrap/auth_wire.h"
 #include "transport/bootstrap/root_address.h"
 
 #define MOST_ANCESTORS 16
@@ -137,8 +139,11 @@ static void starter(const char *rank_variable, char *text, size_t bytes)
 static spr_status meet_on_this_host(const struct spr_launcher *l, struct spr_identity *id,
                                     struct spr_error *error)
 {
+    static const struct spr_auth_key no_secret;
+    uint8_t mac[SPR_AUTH_MAC_BYTES];
     char name[512];
     size_t used = 0;
+    uint64_t hash;
 
     if (id->size == 1)
         return SPR_OK;
@@ -155,8 +160,12 @@ static spr_status meet_on_this_host(const struct spr_launcher *l, struct spr_ide
     }
     if (used == 0)
         starter(l->rank, name, sizeof(name));
-    snprintf(id->root, sizeof(id->root), SPR_UNIX_PREFIX "sparring.%u.%.60s.%.200s",
-             (unsigned int)geteuid(), l->name, name);
+    /* Names of jobs may be longer than a socket's. */
+    if (!spr_auth_hmac(&no_secret, name, strlen(name), mac))
+        return spr_error_set(error, SPR_ERR_SYSTEM, -1, "libcrypto has no HMAC-SHA256");
+    memcpy(&hash, mac, sizeof(hash));
+    snprintf(id->root, sizeof(id->root), SPR_UNIX_PREFIX "sparring.%u.%016" PRIx64,
+             (unsigned int)geteuid(), hash);
     return SPR_OK;
 }
 

@@ -53,15 +53,19 @@ static bool split(const char *text, char host[256], char port[8])
     return true;
 }
 
-static void add_unix(struct spr_place *place, const char *name)
+static bool add_unix(struct spr_place *place, const char *name)
 {
-    struct spr_address *a = &place->list[place->count++];
-    size_t length = spr_min_size(strlen(name), sizeof(as_un(a)->sun_path) - 1);
+    struct spr_address *a = &place->list[0];
+    size_t length = strlen(name);
 
+    if (length == 0 || length > sizeof(as_un(a)->sun_path) - 1)
+        return false;
     memset(a, 0, sizeof(*a));
     as_un(a)->sun_family = AF_UNIX;
     memcpy(as_un(a)->sun_path + 1, name, length);
     a->bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+    place->count = 1;
+    return true;
 }
 
 /* getaddrinfo's status. */
@@ -109,8 +113,10 @@ spr_status spr_place_resolve(struct spr_place *place, const char *text, uint64_t
     memset(place, 0, sizeof(*place));
     snprintf(place->text, sizeof(place->text), "%s", text);
     if (strncmp(text, SPR_UNIX_PREFIX, strlen(SPR_UNIX_PREFIX)) == 0) {
-        add_unix(place, text + strlen(SPR_UNIX_PREFIX));
-        return SPR_OK;
+        if (add_unix(place, text + strlen(SPR_UNIX_PREFIX)))
+            return SPR_OK;
+        return spr_error_set(error, SPR_ERR_INVALID, -1,
+                             "root '%s': the name of the socket must have 1 to 107 bytes", text);
     }
     if (!split(text, host, port))
         return spr_error_set(error, SPR_ERR_INVALID, -1,
