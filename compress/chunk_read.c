@@ -27,8 +27,7 @@ static struct range range_of(const struct spr_chunk *c)
     return r;
 }
 
-/* ---- Validation of what comes before the values, one function per format: NULL, or why not
- * ---------- */
+/* ---- Validation of what precedes the values, by format: NULL, or why not ---- */
 
 static const char *check_u16(struct spr_chunk *c, const uint8_t *payload, struct range r)
 {

@@ -16,8 +16,7 @@ static const size_t vtype_bytes[SPR_V_COUNT] = {
 
 size_t spr_vtype_bytes(enum spr_vtype v) { return (unsigned)v < SPR_V_COUNT ? vtype_bytes[v] : 0; }
 
-/* ---- One entry per format
- * ------------------------------------------------------------------------ */
+/* ---- One entry per format ---- */
 
 static size_t u16_bytes(size_t windows, size_t words, size_t count)
 {
@@ -135,8 +134,7 @@ size_t spr_chunk_bound(enum spr_vtype v, size_t windows)
     return spr_chunk_bytes(SPR_CHUNK_BITMAP, v, windows, positions, positions / 64, positions);
 }
 
-/* ---- Writer
- * -------------------------------------------------------------------------------------- */
+/* ---- Writer ---- */
 
 /* Entries that the arrays hold: the guarantee of one more full window, and slack for SIMD stores.
  */

@@ -75,8 +75,7 @@ size_t spr_topk_count(double ratio, size_t n)
     return k >= (double)n ? n : (size_t)k;
 }
 
-/* ---- Scratch memory
- * --------------------------------------------------------------------------------- */
+/* ---- Scratch memory ---- */
 
 static size_t samples_of(size_t n)
 {
@@ -125,8 +124,7 @@ size_t spr_topk_scratch(size_t n, size_t k)
     return lay_out(&t, 0) + 63; /* aligned by the user */
 }
 
-/* ---- Radix selection on magnitudes
- * ------------------------------------------------------------------- */
+/* ---- Radix selection on magnitudes ---- */
 
 /*
  * The k-th largest of m[0..n), all in [lo, hi); *greater = how many are larger. Destroys m.
@@ -162,8 +160,7 @@ static uint32_t kth_largest(uint32_t *m, size_t n, size_t k, uint32_t lo, uint32
     return lo;
 }
 
-/* ---- Sample
- * ------------------------------------------------------------------------------------------ */
+/* ---- Sample ---- */
 
 static void take_sample(struct topk *t)
 {
@@ -261,8 +258,7 @@ static bool choose_bracket(struct topk *t, const struct spr_topk_hint *hint)
     return (double)caught / scale < (double)(t->k + t->spill_room - 2 * CHUNK);
 }
 
-/* ---- Collect and refine
- * -------------------------------------------------------------------------------- */
+/* ---- Collect and refine ---- */
 
 /* All magnitudes >= t->lo, in order. Returns how many elements were looked at: less than n when the
  * room for candidates ran out. */
@@ -332,8 +328,7 @@ static bool refine(struct topk *t)
     return true;
 }
 
-/* ---- Without a usable sample
- * ----------------------------------------------------------------------------- */
+/* ---- Without a usable sample ---- */
 
 /* The result when T is known and `quota` elements equal to it belong to it. */
 static void emit(struct topk *t, uint32_t T, size_t quota)
@@ -413,8 +408,7 @@ static void locate(struct topk *t)
     emit(t, L, t->k - (size_t)at_least_H);
 }
 
-/* ---- The two calls
- * ------------------------------------------------------------------------------------------- */
+/* ---- The two calls ---- */
 
 /* Select from t->x, which does not change. */
 static void select_stable(struct topk *t)

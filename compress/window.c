@@ -31,8 +31,7 @@ static uint32_t visit_begin(struct spr_chunk *c, struct visit *v)
     return v->window - c->first_window;
 }
 
-/* ---- Positions of the next batch, one function per format; 0 = the window is done
- * -------------------- */
+/* ---- Positions of the next batch, one function per format; 0 = the window is done ---- */
 
 static size_t next_u16(struct spr_chunk *c, struct visit *v)
 {
@@ -123,8 +122,7 @@ static size_t visit_next(struct spr_chunk *c, struct visit *v)
     return n;
 }
 
-/* ---- Add
- * ----------------------------------------------------------------------------------------- */
+/* ---- Add ---- */
 
 static void add_bitmap(struct spr_chunk *c, struct visit *v, float *acc, uint64_t *touched)
 {
@@ -179,8 +177,7 @@ void spr_chunk_add(struct spr_chunk *c, float *acc, uint64_t *touched)
     }
 }
 
-/* ---- Positions in the whole vector
- * ------------------------------------------------------------------ */
+/* ---- Positions in the whole vector ---- */
 
 /* Where the positions of one window lie: block j of the window begins at base + j * stride. */
 struct window_map {

@@ -65,8 +65,7 @@ static void step_of(spr_codec *codec, const float *gradient, float *sent)
     sent_of(&step, sent);
 }
 
-/* ---- Strings ------------------------------------------------------------------------------------
- */
+/* ---- Strings ---- */
 
 static void every_valid_string_has_one_canonical_form(void **state)
 {
@@ -212,8 +211,7 @@ static void every_allocation_that_fails_is_nomem_and_leaks_nothing(void **state)
     }
 }
 
-/* ---- Steps
- * --------------------------------------------------------------------------------------- */
+/* ---- Steps ---- */
 
 /* residual' = residual + gradient - sent, element by element. The sum is rounded once to fp32; what
  * is subtracted from it is exact, since `sent` has fewer bits. */
