@@ -357,7 +357,8 @@ static spr_status exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadlin
         return status;
     for (int r = 0; r < comm->size; r++) {
         comm->peers[r].host[sizeof comm->peers[r].host - 1] = '\0';
-        local += same_host(&comm->peers[r], &mine);
+        /* Containers and emulated hosts of one machine share its CPUs. */
+        local += !memcmp(comm->peers[r].boot_id, mine.boot_id, sizeof mine.boot_id);
         if (comm->peers[r].version != mine.version || comm->peers[r].config_hash != mine.config_hash)
             return spr_error_set(error, SPR_ERR_MISMATCH, r,
                                  "rank %d (host %s) runs another version or other settings "
