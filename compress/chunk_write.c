@@ -160,7 +160,7 @@ void spr_chunk_writer_init(struct spr_chunk_writer *w, const struct spr_blocks *
         .max_entries = max_entries,
     };
     w->val = scratch;
-    w->pos = (uint16_t *)(w->val + writer_room(max_entries));
+    w->pos = (uint16_t *)(void *)(w->val + writer_room(max_entries));
     w->per_window = (uint32_t *)(void *)(w->pos + writer_room(max_entries));
 }
 

@@ -41,39 +41,43 @@ static inline void fetch(const float *p)
     _mm_prefetch((const char *)p + AHEAD_BYTES, _MM_HINT_T0);
 }
 
-/* Eight elements: emit those with a magnitude beyond `low`; with g, to r what remains of the sum.
+/*
+ * The functions below emit from x. With feedback they emit from x + g instead, and what remains of
+ * that goes to r, which is x.
  */
-static inline void emit8(float *r, const float *x, const float *g, __m256i low, __m256i at,
-                         struct sink *s)
+
+/* Elements i to i + 7. */
+static inline void emit8(const float *x, float *r, const float *g, size_t i, __m256i low,
+                         __m256i at, struct sink *s)
 {
-    __m256i v = g ? add8(r, g) : spr_load8(x);
+    __m256i v = g ? add8(x + i, g + i) : spr_load8(x + i);
     __m256i take = _mm256_cmpgt_epi32(spr_magnitude8(v), low);
 
     if (g)
-        spr_store8(r, _mm256_andnot_si256(take, v));
+        spr_store8(r + i, _mm256_andnot_si256(take, v));
     put8(s, v, take, at);
 }
 
 /* n is a multiple of 16. */
-static inline void emit_dense(float *r, const float *x, const float *g, size_t n, uint32_t lo,
+static inline void emit_dense(const float *x, float *r, const float *g, size_t n, uint32_t lo,
                               uint32_t base, struct sink *s)
 {
     const __m256i low = spr_at_least8(lo), eight = _mm256_set1_epi32(8);
     __m256i at = _mm256_set1_epi32((int)base);
 
     for (size_t i = 0; i < n; i += 16) {
-        fetch(g ? r + i : x + i);
+        fetch(x + i);
         if (g)
             fetch(g + i);
-        emit8(g ? r + i : NULL, g ? NULL : x + i, g ? g + i : NULL, low, at, s);
+        emit8(x, r, g, i, low, at, s);
         at = _mm256_add_epi32(at, eight);
-        emit8(g ? r + i + 8 : NULL, g ? NULL : x + i + 8, g ? g + i + 8 : NULL, low, at, s);
+        emit8(x, r, g, i + 8, low, at, s);
         at = _mm256_add_epi32(at, eight);
     }
 }
 
 /* n is a multiple of 16, at most BLOCK. */
-static inline void emit_sparse(float *r, const float *x, const float *g, size_t n, uint32_t lo,
+static inline void emit_sparse(const float *x, float *r, const float *g, size_t n, uint32_t lo,
                                uint32_t base, struct sink *s)
 {
     const __m256i low = spr_at_least8(lo);
@@ -81,11 +85,11 @@ static inline void emit_sparse(float *r, const float *x, const float *g, size_t 
     size_t found = 0;
 
     for (size_t i = 0; i < n; i += 16) {
-        fetch(g ? r + i : x + i);
+        fetch(x + i);
         if (g)
             fetch(g + i);
-        __m256i a = g ? add8(r + i, g + i) : spr_load8(x + i);
-        __m256i b = g ? add8(r + i + 8, g + i + 8) : spr_load8(x + i + 8);
+        __m256i a = g ? add8(x + i, g + i) : spr_load8(x + i);
+        __m256i b = g ? add8(x + i + 8, g + i + 8) : spr_load8(x + i + 8);
         __m256i any = _mm256_or_si256(_mm256_cmpgt_epi32(spr_magnitude8(a), low),
                                       _mm256_cmpgt_epi32(spr_magnitude8(b), low));
 
@@ -96,20 +100,15 @@ static inline void emit_sparse(float *r, const float *x, const float *g, size_t 
         groups[found] = (uint32_t)i;
         found += !_mm256_testz_si256(any, any);
     }
-    const float *from = g ? r : x;
-    for (size_t j = 0; j < found; j++) {
-        size_t i = groups[j];
-        __m256i a = spr_load8(from + i), b = spr_load8(from + i + 8);
-        __m256i take_a = _mm256_cmpgt_epi32(spr_magnitude8(a), low);
-        __m256i take_b = _mm256_cmpgt_epi32(spr_magnitude8(b), low);
+    for (size_t j = 0; j < found; j++)
+        for (uint32_t i = groups[j]; i < groups[j] + 16; i += 8) {
+            __m256i v = spr_load8(x + i); /* the sum, if there is one: r is x */
+            __m256i take = _mm256_cmpgt_epi32(spr_magnitude8(v), low);
 
-        put8(s, a, take_a, _mm256_set1_epi32((int)(base + groups[j])));
-        put8(s, b, take_b, _mm256_set1_epi32((int)(base + groups[j] + 8)));
-        if (g) {
-            spr_store8(r + i, _mm256_andnot_si256(take_a, a));
-            spr_store8(r + i + 8, _mm256_andnot_si256(take_b, b));
+            put8(s, v, take, _mm256_set1_epi32((int)(base + i)));
+            if (g)
+                spr_store8(r + i, _mm256_andnot_si256(take, v));
         }
-    }
 }
 
 size_t spr_avx2_select(const float *x, size_t n, uint32_t lo, uint32_t base, _Bool dense,
@@ -119,10 +118,10 @@ size_t spr_avx2_select(const float *x, size_t n, uint32_t lo, uint32_t base, _Bo
     size_t done = n & ~(size_t)15;
 
     if (dense)
-        emit_dense(NULL, x, NULL, done, lo, base, &s);
+        emit_dense(x, NULL, NULL, done, lo, base, &s);
     else
         for (size_t i = 0; i < done; i += BLOCK)
-            emit_sparse(NULL, x + i, NULL, done - i < BLOCK ? done - i : BLOCK, lo,
+            emit_sparse(x + i, NULL, NULL, done - i < BLOCK ? done - i : BLOCK, lo,
                         base + (uint32_t)i, &s);
     return s.count + spr_scalar_select(x + done, n - done, lo, base + (uint32_t)done, dense,
                                        index + s.count, value + s.count);
@@ -135,10 +134,10 @@ size_t spr_avx2_feedback(float *r, const float *g, size_t n, uint32_t lo, uint32
     size_t done = n & ~(size_t)15;
 
     if (dense)
-        emit_dense(r, NULL, g, done, lo, base, &s);
+        emit_dense(r, r, g, done, lo, base, &s);
     else
         for (size_t i = 0; i < done; i += BLOCK)
-            emit_sparse(r + i, NULL, g + i, done - i < BLOCK ? done - i : BLOCK, lo,
+            emit_sparse(r + i, r + i, g + i, done - i < BLOCK ? done - i : BLOCK, lo,
                         base + (uint32_t)i, &s);
     return s.count + spr_scalar_feedback(r + done, g + done, n - done, lo, base + (uint32_t)done,
                                          dense, index + s.count, value + s.count);

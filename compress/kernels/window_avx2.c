@@ -103,12 +103,12 @@ static size_t harvest_sparse(float *acc, uint64_t *touched, size_t words, uint16
             list[found] = (uint32_t)w;
             found += touched[w] != 0;
         }
-        for (size_t l = 0; l < found; l++) {
-            uint64_t bits = touched[list[l]];
+        for (const uint32_t *w = list; w < list + found; w++) {
+            uint64_t bits = touched[*w];
 
-            touched[list[l]] = 0;
+            touched[*w] = 0;
             do {
-                size_t p = list[l] * (size_t)64 + (size_t)__builtin_ctzll(bits);
+                size_t p = *w * (size_t)64 + (size_t)__builtin_ctzll(bits);
 
                 pos[n] = (uint16_t)p;
                 val[n] = acc[p];
