@@ -31,3 +31,34 @@ tools_sparring_run_SOURCES = \
 	tools/run/remote.c \
 	tools/run/tree.c \
 	tools/run/tree.h
+
+# It prints the codecs' own list, which is hidden in the shared library.
+bin_PROGRAMS += tools/sparring-perf
+tools_sparring_perf_LDADD = $(spr_static_libs) $(JANSSON_LIBS)
+tools_sparring_perf_SOURCES = \
+	tools/perf/compressed.c \
+	tools/perf/data.c \
+	tools/perf/data.h \
+	tools/perf/dense.c \
+	tools/perf/dense_check.c \
+	tools/perf/dense_check.h \
+	tools/perf/input.c \
+	tools/perf/input.h \
+	tools/perf/job.c \
+	tools/perf/job.h \
+	tools/perf/json.c \
+	tools/perf/main.c \
+	tools/perf/measure.c \
+	tools/perf/options.c \
+	tools/perf/options.h \
+	tools/perf/options_check.c \
+	tools/perf/options_check.h \
+	tools/perf/report.h \
+	tools/perf/sample.h \
+	tools/perf/sparse.c \
+	tools/perf/sweep.c \
+	tools/perf/sweep.h \
+	tools/perf/table.c \
+	tools/perf/trace.c \
+	tools/perf/trace.h \
+	tools/perf/trial.h

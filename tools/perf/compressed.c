@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * compressed_allreduce: error feedback, selection, rounding, communication and average are all in
+ * the time. The gradient is the same in every iteration, or the next step of a trace.
+ *
+ * The check needs nothing but what a caller has: the residual before and after a step says exactly
+ * what this rank sent, sent = fl(residual + gradient) - residual', and the result has to be the sum
+ * of that over ranks, up to the rounding of P - 1 additions and of the division of an average.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/crc32c.h"
+#include "base/opt.h"
+#include "tools/perf/dense_check.h"
+#include "tools/perf/sample.h"
+
+enum { PACK_RUNS = 128, PACK = PACK_RUNS * SAMPLE_RUN };
+
+static bool prepare(struct trial *trial)
+{
+    struct input *input = trial->input;
+
+    if (input->pattern != PATTERN_TRACE) {
+        memcpy(trial->gradient, trial->master, trial->elements * sizeof *trial->gradient);
+        return true;
+    }
+    if (!input_advance(input))
+        return false;
+    input_gradient(input, trial->job->rank, 0, trial->elements, trial->gradient);
+    return true;
+}
+
+static spr_status run(struct trial *trial)
+{
+    return spr_compressed_allreduce(trial->job->comm, trial->codec, trial->gradient, trial->op,
+                                    &trial->call);
+}
+
+/* What is summed over ranks for one element. */
+enum { SENT, SIZE, GRADIENT, SUMS }; /* sent, its magnitude, the gradient */
+
+/* Runs of elements that are summed together. */
+struct pack {
+    size_t first[PACK_RUNS], count[PACK_RUNS], runs, elements;
+    double (*sum)[SUMS]; /* [PACK] */
+};
+
+static void pack_run(const struct trial *trial, const float *before, size_t first, size_t count,
+                     struct pack *pack)
+{
+    const float *after = spr_codec_residual(trial->codec) + first;
+    float gradient[SAMPLE_RUN];
+
+    input_gradient(trial->input, trial->job->rank, first, count, gradient);
+    for (size_t i = 0; i < count; i++) {
+        float accumulated = before[first + i] + gradient[i]; /* rounded as the codec does */
+        double *sum = pack->sum[pack->elements++];
+        sum[SENT] = (double)accumulated - (double)after[i];
+        sum[SIZE] = fabs(sum[SENT]);
+        sum[GRADIENT] = (double)gradient[i];
+    }
+    pack->first[pack->runs] = first;
+    pack->count[pack->runs++] = count;
+}
+
+/* Unit roundoff of a result that travels in 16 bits, which that of a codec without selection does.
+ */
+static double last_rounding(const struct trial *trial)
+{
+    if (!codec_is_dense(trial->codec_spec))
+        return 0;
+    if (strstr(trial->codec_spec, "bf16") != NULL)
+        return 0x1p-8;
+    return strstr(trial->codec_spec, "fp16") != NULL ? 0x1p-11 : 0;
+}
+
+static void compare(const struct trial *trial, const struct pack *pack, bool exact,
+                    struct tally *tally)
+{
+    bool average = trial->op == SPR_AVG;
+    double divisor = average ? trial->job->size : 1;
+    /* The fp64 sums of this check are not exact either. */
+    double bound = rounding_bound(SPR_FP32, trial->job->size - 1 + average) + 0x1p-40;
+    double last = last_rounding(trial), least = last > 0 ? 0x1p-25 : 0;
+    size_t k = 0;
+
+    for (size_t r = 0; r < pack->runs; r++)
+        for (size_t i = 0; i < pack->count[r]; i++, k++) {
+            const double *sum = pack->sum[k];
+            double out = (double)trial->gradient[pack->first[r] + i];
+            double reference = sum[GRADIENT] / divisor, lost = out - reference;
+            double error = fabs(out - sum[SENT] / divisor);
+            double allowed = bound * sum[SIZE] / divisor;
+            allowed += last * (fabs(sum[SENT]) / divisor + allowed) + least;
+            tally->wrong += exact && !(error <= allowed);
+            tally->error2 += lost * lost;
+            tally->reference2 += reference * reference;
+        }
+}
+
+/* Without feedback the residual says nothing about what was sent. */
+static bool has_feedback(const char *codec)
+{
+    static const char *const off[] = {"feedback=off", "feedback=n", "feedback=false", "feedback=0"};
+    for (size_t i = 0; i < SPR_ARRAY_LEN(off); i++)
+        if (strstr(codec, off[i]) != NULL)
+            return false;
+    return true;
+}
+
+static bool compare_all(struct trial *trial, const float *before, struct pack *pack,
+                        struct tally *tally)
+{
+    bool exact = has_feedback(trial->codec_spec), more = true;
+    struct sample sample = sample_of(trial->elements);
+    size_t first, count;
+
+    if (!exact)
+        job_comment(trial->job, "without feedback only the equality of ranks is checked");
+    while (more) {
+        while (pack->runs < PACK_RUNS && (more = sample_next(&sample, &first, &count)))
+            pack_run(trial, before, first, count, pack);
+        if (pack->elements > 0 && !job_sum(trial->job, pack->sum[0], SUMS * pack->elements))
+            return false;
+        compare(trial, pack, exact, tally);
+        pack->runs = pack->elements = 0;
+    }
+    return true;
+}
+
+static bool check(struct trial *trial, struct tally *tally)
+{
+    size_t bytes = trial->elements * sizeof(float);
+    float *before = malloc(bytes);
+    struct pack *pack = calloc(1, sizeof *pack);
+    double(*sums)[SUMS] = malloc(PACK * sizeof *sums);
+    bool done = false;
+
+    if (before == NULL || pack == NULL || sums == NULL) {
+        job_fail(trial->job, "out of memory");
+        goto end;
+    }
+    pack->sum = sums;
+    memcpy(before, spr_codec_residual(trial->codec), bytes);
+    done = job_ok(trial->job, run(trial)) && compare_all(trial, before, pack, tally) &&
+           job_same(trial->job, spr_crc32c(0, trial->gradient, bytes), &tally->same);
+end:
+    free(sums);
+    free(pack);
+    free(before);
+    return done;
+}
+
+static void close_codec(struct trial *trial)
+{
+    spr_codec_destroy(trial->codec);
+    spr_mem_free(trial->job->comm, trial->gradient);
+    spr_mem_free(trial->job->comm, trial->master);
+}
+
+static const struct trial_ops compressed_ops = {prepare, run, check, close_codec};
+
+/* The codec as given; a topk without a ratio takes the density. */
+static void complete_codec(const char *codec, double density, char *spec, size_t bytes)
+{
+    char ratio[32];
+    size_t name = strcspn(codec, ":+");
+    if (strncmp(codec, "topk", name) != 0 || strstr(codec, "ratio=") != NULL) {
+        snprintf(spec, bytes, "%s", codec);
+        return;
+    }
+    snprintf(spec, bytes, "topk:ratio=%s%s%s", spr_print_double(density, ratio, sizeof ratio),
+             codec[name] == ':' ? "," : "", codec + name + (codec[name] == ':'));
+}
+
+bool compressed_open(struct trial *trial, struct job *job, const char *algorithm,
+                     struct input *input, double density)
+{
+    const char *codec = job->options->codec;
+    spr_layout layout = {.id = 1, .name = "gradient", .rows = input->elements, .columns = 1};
+
+    *trial = (struct trial){.ops = &compressed_ops,
+                            .job = job,
+                            .kind = KIND_COMPRESSED,
+                            .algorithm = algorithm,
+                            .call = SPR_CALL_OPTIONS_INIT,
+                            .dtype = SPR_FP32,
+                            .op = job->options->op,
+                            .elements = input->elements,
+                            .count = input->elements,
+                            .density = codec_is_dense(codec) ? 1 : density,
+                            .input = input};
+    trial->call.algorithm = algorithm;
+    complete_codec(codec, density, trial->codec_spec, sizeof trial->codec_spec);
+    if (!codec_is_dense(codec)) /* each rank sends so many of the elements */
+        trial->entries = (size_t)ceil(density * (double)input->elements) * (size_t)job->size;
+    if (!job_ok(job, spr_codec_create(trial->codec_spec, &layout, 1, &trial->codec)) ||
+        !job_memory(job, input->elements * sizeof(float), &trial->gradient))
+        return false;
+    if (input->pattern == PATTERN_TRACE)
+        return true;
+    if (!job_memory(job, input->elements * sizeof(float), &trial->master))
+        return false;
+    input_gradient(input, job->rank, 0, input->elements, trial->master);
+    return true;
+}

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tools/perf/options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/opt.h"
+#include "compress/codec.h"
+#include "tools/perf/options_check.h"
+
+/* Takes the value of one option. Returns NULL, or what the option wants to see. */
+typedef const char *take_fn(struct options *options, const char *value);
+
+static bool whole(const char *text, uint64_t low, uint64_t high, uint64_t *number)
+{
+    size_t digits = strspn(text, "0123456789");
+    if (digits == 0 || digits > 19 || text[digits] != '\0')
+        return false;
+    *number = strtoull(text, NULL, 10);
+    return *number >= low && *number <= high;
+}
+
+static bool size(const char *value, size_t low, size_t *bytes)
+{
+    size_t parsed;
+    if (!spr_parse_size(value, &parsed) || parsed < low || parsed > (size_t)1 << 48)
+        return false;
+    *bytes = parsed;
+    return true;
+}
+
+#define WANTS_SIZE "a size such as 64, 4K, 16M or 1G"
+
+static const char *take_begin(struct options *options, const char *value)
+{
+    return size(value, 1, &options->begin_bytes) ? NULL : WANTS_SIZE;
+}
+
+static const char *take_end(struct options *options, const char *value)
+{
+    return size(value, 1, &options->end_bytes) ? NULL : WANTS_SIZE;
+}
+
+static const char *take_increment(struct options *options, const char *value)
+{
+    options->factor = 0;
+    return size(value, 1, &options->increment_bytes) ? NULL : WANTS_SIZE;
+}
+
+static const char *take_elements(struct options *options, const char *value)
+{
+    return size(value, 1, &options->elements) ? NULL : "a number of elements, such as 25557032";
+}
+
+static const char *take_factor(struct options *options, const char *value)
+{
+    double factor;
+    if (!spr_parse_double(value, &factor) || factor < 1.01)
+        return "a factor of at least 1.01";
+    options->factor = factor;
+    return NULL;
+}
+
+static const char *take_iterations(struct options *options, const char *value)
+{
+    uint64_t number;
+    if (!whole(value, 1, 1000000, &number))
+        return "a whole number from 1 to 1000000";
+    options->iterations = (int)number;
+    return NULL;
+}
+
+static const char *take_warmup(struct options *options, const char *value)
+{
+    uint64_t number;
+    if (!whole(value, 0, 1000000, &number))
+        return "a whole number from 0 to 1000000";
+    options->warmup = (int)number;
+    return NULL;
+}
+
+static const char *take_check(struct options *options, const char *value)
+{
+    uint64_t number;
+    if (!whole(value, 0, 1, &number))
+        return "0 or 1";
+    options->check = number == 1;
+    return NULL;
+}
+
+static const char *take_dtype(struct options *options, const char *value)
+{
+    return spr_dtype_parse(value, &options->dtype) == SPR_OK
+               ? NULL
+               : "fp32, fp64, fp16, bf16, int32 or int64";
+}
+
+static const char *take_op(struct options *options, const char *value)
+{
+    return spr_op_parse(value, &options->op) == SPR_OK ? NULL : "sum, avg, min or max";
+}
+
+static const char *take_algorithm(struct options *options, const char *value)
+{
+    options->algorithm = value;
+    return *value != '\0' ? NULL : "auto, all, help or the name of an algorithm";
+}
+
+static const char *take_transports(struct options *options, const char *value)
+{
+    options->transports = value;
+    return *value != '\0' ? NULL : "auto or a list such as shm,uring,epoll";
+}
+
+static const char *take_codec(struct options *options, const char *value)
+{
+    options->codec = value;
+    return *value != '\0' ? NULL : "help or a codec such as topk:ratio=1%+fp16";
+}
+
+static const char *take_densities(struct options *options, const char *value)
+{
+    static const char wants[] = "a list of at most 32 ratios in (0, 1], such as 0.1%,1%,0.1";
+    options->density_count = 0;
+    for (const char *at = value;; at++) {
+        char word[32];
+        size_t length = strcspn(at, ",");
+        double ratio;
+        if (length >= sizeof word || options->density_count == MAX_DENSITIES)
+            return wants;
+        memcpy(word, at, length);
+        word[length] = '\0';
+        if (!spr_parse_ratio(word, &ratio) || !(ratio > 0 && ratio <= 1))
+            return wants;
+        options->densities[options->density_count++] = ratio;
+        at += length;
+        if (*at == '\0')
+            return NULL;
+    }
+}
+
+static const char *take_seed(struct options *options, const char *value)
+{
+    return whole(value, 0, UINT64_MAX, &options->seed) ? NULL : "a whole number";
+}
+
+static const char *const patterns[] = {"uniform", "layers", "cluster", "zipf"};
+
+static const char *take_pattern(struct options *options, const char *value)
+{
+    for (size_t i = 0; i < SPR_ARRAY_LEN(patterns); i++)
+        if (strcmp(value, patterns[i]) == 0) {
+            options->pattern = (enum pattern)i;
+            return NULL;
+        }
+    if (strncmp(value, "trace:", 6) != 0 || value[6] == '\0')
+        return "uniform, layers, cluster, zipf or trace:DIRECTORY";
+    options->pattern = PATTERN_TRACE;
+    options->trace_directory = value + 6;
+    return NULL;
+}
+
+static const char *take_overlap(struct options *options, const char *value)
+{
+    /* A plain number is a percentage too. */
+    size_t length = strlen(value);
+    double percent;
+    char word[32];
+    snprintf(word, sizeof word, "%.*s",
+             (int)(length > 0 && value[length - 1] == '%' ? length - 1 : length), value);
+    if (length >= sizeof word || !spr_parse_double(word, &percent) ||
+        !(percent >= 0 && percent <= 100))
+        return "a percentage from 0 to 100";
+    options->overlap = percent / 100;
+    return NULL;
+}
+
+static const char *take_result(struct options *options, const char *value)
+{
+    bool both = strcmp(value, "both") == 0;
+    options->list_result = both || strcmp(value, "list") == 0;
+    options->dense_result = both || strcmp(value, "dense") == 0;
+    return options->list_result || options->dense_result ? NULL : "dense, list or both";
+}
+
+static const char *take_baseline(struct options *options, const char *value)
+{
+    (void)value;
+    options->baseline = true;
+    return NULL;
+}
+
+static const char *take_json(struct options *options, const char *value)
+{
+    options->json = value;
+    return *value != '\0' ? NULL : "the name of a file, or - for standard output";
+}
+
+/* getopt's table and --help are both made from this one. A row without a name is a heading. */
+static const struct option_row {
+    const char *name;
+    char letter;
+    const char *argument; /* NULL = takes none */
+    take_fn *take;        /* NULL = handled by options_parse */
+    const char *help;     /* lines separated by \n */
+} rows[] = {
+    {NULL, 0, NULL, NULL, "Sizes of the dense vector (K, M, G are binary)"},
+    {"begin", 'b', "BYTES", take_begin, "smallest size [1K]"},
+    {"end", 'e', "BYTES", take_end, "largest size [16M]"},
+    {"factor", 'f', "F", take_factor, "from one size to the next [4]"},
+    {"increment", 'i', "BYTES", take_increment, "from one size to the next, instead of -f"},
+    {"elements", 0, "N", take_elements, "one size, in elements"},
+    {NULL, 0, NULL, NULL, "Measurement"},
+    {"iterations", 'n', "N", take_iterations, "per row [20, fewer when they are long]"},
+    {"warmup", 'w', "N", take_warmup, "iterations before those [2]"},
+    {"check", 'c', "0|1", take_check, "check the result of one more iteration [1]"},
+    {"datatype", 'd', "TYPE", take_dtype, "fp32, fp64, fp16, bf16, int32, int64 [fp32]"},
+    {"op", 'o', "OP", take_op, "sum, avg, min, max [sum; compressed_allreduce: avg]"},
+    {"algo", 0, "NAME", take_algorithm, "auto, all, a name, or help for a list [auto]"},
+    {"transport", 0, "LIST", take_transports, "auto, or a list of shm, uring, epoll [auto]"},
+    {"seed", 0, "N", take_seed, "of the data [1]"},
+    {NULL, 0, NULL, NULL, "Sparse and compressed"},
+    {"density", 0, "LIST", take_densities, "parts of the elements that are sent [1%]"},
+    {"codec", 0, "SPEC", take_codec,
+     "of compressed_allreduce, or help for a list [topk];\n"
+     "topk without a ratio takes those of --density"},
+    {"pattern", 0, "NAME", take_pattern,
+     "where the non-zeros are: uniform, layers, cluster, zipf,\n"
+     "or trace:DIR for the gradients in DIR [uniform]"},
+    {"overlap", 0, "PCT", take_overlap, "part of the non-zeros that all ranks share [0]"},
+    {"result", 0, "FORM", take_result, "of sparse_allreduce: dense, list, both [dense]"},
+    {"baseline", 0, NULL, take_baseline, "measure dense allreduce beside each, with a verdict"},
+    {NULL, 0, NULL, NULL, "Output"},
+    {"json", 0, "FILE", take_json, "also write JSON; - = standard output"},
+    {"help", 'h', NULL, NULL, "print this text"},
+    {"version", 'V', NULL, NULL, "print the version"},
+};
+
+enum { ROW_COUNT = sizeof rows / sizeof rows[0], FIRST_LONG = 256 };
+
+static void print_help(void)
+{
+    puts("Usage: sparring-perf [COLLECTIVE] [options]\n"
+         "Measures a collective. Started as the ranks of a job by sparring-run or another "
+         "launcher.\n"
+         "\nCollectives:\n"
+         "  allreduce (default), reduce_scatter, allgather, broadcast, barrier,\n"
+         "  sparse_allreduce      exact sum of (index, value) lists\n"
+         "  compressed_allreduce  dense gradient in, codec with error feedback, average out");
+    for (int i = 0; i < ROW_COUNT; i++) {
+        const struct option_row *row = &rows[i];
+        if (row->name == NULL) {
+            printf("\n%s:\n", row->help);
+            continue;
+        }
+        char left[64];
+        snprintf(left, sizeof left, "%c%c%s --%s%s%s", row->letter != 0 ? '-' : ' ',
+                 row->letter != 0 ? row->letter : ' ', row->letter != 0 ? "," : " ", row->name,
+                 row->argument != NULL ? " " : "", row->argument != NULL ? row->argument : "");
+        for (const char *line = row->help; *line != '\0';) {
+            int length = (int)strcspn(line, "\n");
+            printf("  %-23s %.*s\n", line == row->help ? left : "", length, line);
+            line += length + (line[length] == '\n');
+        }
+    }
+    puts("\nThe exit code is 0, 1 after a wrong result or a failed operation, 2 for wrong usage.");
+}
+
+static void print_algorithms(void)
+{
+    for (int kind = 0; kind < KIND_COMPRESSED; kind++) {
+        printf("%-17s auto", kind_names[kind]);
+        for (int i = 0; spr_algorithm_name(kind_names[kind], i) != NULL; i++)
+            printf(" %s", spr_algorithm_name(kind_names[kind], i));
+        putchar('\n');
+    }
+    puts("compressed_allreduce takes those of sparse_allreduce, or of allreduce when the codec\n"
+         "sends every element.");
+}
+
+/* Fills getopt's tables from the rows. */
+static void make_tables(struct option *longs, char *letters)
+{
+    int n = 0;
+    *letters++ = ':';
+    for (int i = 0; i < ROW_COUNT; i++) {
+        const struct option_row *row = &rows[i];
+        if (row->name == NULL)
+            continue;
+        longs[n++] =
+            (struct option){row->name, row->argument != NULL ? required_argument : no_argument,
+                            NULL, row->letter != 0 ? row->letter : FIRST_LONG + i};
+        if (row->letter == 0)
+            continue;
+        *letters++ = row->letter;
+        if (row->argument != NULL)
+            *letters++ = ':';
+    }
+    *letters = '\0';
+    longs[n] = (struct option){NULL, 0, NULL, 0};
+}
+
+static const struct option_row *row_of(int found)
+{
+    for (int i = 0; i < ROW_COUNT; i++)
+        if (rows[i].name != NULL &&
+            found == (rows[i].letter != 0 ? rows[i].letter : FIRST_LONG + i))
+            return &rows[i];
+    return NULL;
+}
+
+static enum options_next complain(int found, char **argv)
+{
+    const char *word = argv[optind - 1];
+    const struct option_row *row = row_of(optopt);
+    if (found == ':')
+        return options_wrong("a value is missing after %s", word);
+    if (row != NULL && strncmp(word, "--", 2) == 0)
+        return options_wrong("--%s takes no value", row->name);
+    if (optopt != 0 && optopt < FIRST_LONG)
+        return options_wrong("unknown option -%c", optopt);
+    return options_wrong("unknown option %s", word);
+}
+
+static enum options_next take(struct options *options, const struct option_row *row)
+{
+    if (row->take == NULL) {
+        bool help = row->letter == 'h';
+        if (options_first_rank()) {
+            if (help)
+                print_help();
+            else
+                printf("sparring-perf %s\n", spr_version());
+        }
+        return OPTIONS_SHOWN;
+    }
+    bool list = optarg != NULL && strcmp(optarg, "help") == 0;
+    if (list && row->take == take_algorithm) {
+        if (options_first_rank())
+            print_algorithms();
+        return OPTIONS_SHOWN;
+    }
+    if (list && row->take == take_codec) {
+        if (options_first_rank())
+            spr_codec_help(stdout);
+        return OPTIONS_SHOWN;
+    }
+    const char *wanted = row->take(options, optarg);
+    if (wanted != NULL)
+        return options_wrong("--%s wants %s, not '%s'", row->name, wanted, optarg);
+    return OPTIONS_RUN;
+}
+
+static enum options_next parse_words(struct options *options, int count, char **words)
+{
+    struct option longs[ROW_COUNT + 1];
+    char letters[2 * ROW_COUNT + 2];
+    int found;
+
+    make_tables(longs, letters);
+    while ((found = getopt_long(count, words, letters, longs, NULL)) != -1) {
+        const struct option_row *row = row_of(found);
+        if (row == NULL || found == ':')
+            return complain(found, words);
+        enum options_next next = take(options, row);
+        if (next != OPTIONS_RUN)
+            return next;
+    }
+    return options_complete(options, count - optind, words + optind);
+}
+
+enum options_next options_parse(struct options *options, int argc, char **argv)
+{
+    /* getopt_long sorts the words; JSON shows them as they were. */
+    char **words = calloc((size_t)argc + 1, sizeof *words);
+    enum options_next next;
+
+    if (words == NULL)
+        return options_wrong("out of memory");
+    memcpy(words, argv, (size_t)argc * sizeof *words);
+    *options = (struct options){.warmup = 2,
+                                .check = true,
+                                .op = -1,
+                                .algorithm = "auto",
+                                .codec = "topk",
+                                .seed = 1,
+                                .factor = 4,
+                                .dense_result = true,
+                                .command = argv,
+                                .command_words = argc};
+    next = parse_words(options, argc, words);
+    free(words);
+    return next;
+}

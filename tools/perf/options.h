@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * The command line of sparring-perf.
+ */
+#ifndef SPR_TOOLS_PERF_OPTIONS_H
+#define SPR_TOOLS_PERF_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sparring/sparring.h>
+
+enum kind {
+    KIND_ALLREDUCE,
+    KIND_REDUCE_SCATTER,
+    KIND_ALLGATHER,
+    KIND_BROADCAST,
+    KIND_BARRIER,
+    KIND_SPARSE,
+    KIND_COMPRESSED,
+    KIND_COUNT
+};
+extern const char *const kind_names[KIND_COUNT];
+
+/* Where the non-zeros of a rank are. */
+enum pattern { PATTERN_UNIFORM, PATTERN_LAYERS, PATTERN_CLUSTER, PATTERN_ZIPF, PATTERN_TRACE };
+
+enum { MAX_DENSITIES = 32 };
+
+struct options {
+    enum kind kind;
+    size_t begin_bytes, end_bytes; /* 0 = not given */
+    double factor;                 /* of sizes; 0 = the increment counts */
+    size_t increment_bytes;
+    size_t elements; /* 0 = sizes count */
+    int iterations;  /* 0 = chosen by duration */
+    int warmup;
+    bool check;
+    spr_dtype dtype;
+    spr_op op;              /* -1 until the collective is known */
+    const char *algorithm;  /* "auto", "all" or a name */
+    const char *transports; /* NULL = the library's choice */
+    const char *codec;
+    double densities[MAX_DENSITIES];
+    size_t density_count; /* 0 = not given */
+    uint64_t seed;
+    enum pattern pattern;
+    const char *trace_directory;
+    double overlap; /* 0..1 */
+    bool baseline;
+    bool dense_result, list_result; /* of sparse_allreduce */
+    const char *json;               /* NULL = none */
+    char **command;
+    int command_words;
+};
+
+enum options_next { OPTIONS_RUN, OPTIONS_SHOWN, OPTIONS_WRONG };
+
+/* Parse; what is wrong is said in one line on standard error, by rank 0 only. */
+enum options_next options_parse(struct options *options, int argc, char **argv);
+
+/* The collective whose algorithms a kind runs: "sparse_allreduce" for a compressed one. */
+const char *kind_algorithms(const struct options *options);
+/* Is the codec one that sends every element ("none", "fp16", ...)? */
+bool codec_is_dense(const char *codec);
+/* The pattern as given. */
+const char *pattern_name(const struct options *options);
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * What does not depend on one option alone.
+ */
+#ifndef SPR_TOOLS_PERF_OPTIONS_CHECK_H
+#define SPR_TOOLS_PERF_OPTIONS_CHECK_H
+
+#include "base/util.h"
+#include "tools/perf/options.h"
+
+/* Take the words that are no options, check, and fill in the defaults that depend on others. */
+enum options_next options_complete(struct options *options, int words, char **word);
+/* One line about wrong usage, by the first rank only. Returns OPTIONS_WRONG. */
+enum options_next options_wrong(const char *format, ...) SPR_PRINTF(1, 2);
+/* Is this rank 0, as far as the launcher's variables say so? */
+bool options_first_rank(void);
+
+#endif
