@@ -31,7 +31,16 @@ test_programs += \
 	tests/unit/test_identity \
 	tests/unit/test_secret \
 	tests/multi/test_bootstrap \
+	tests/multi/test_bootstrap_faults \
 	tests/multi/test_bootstrap_mpirun
+tests_multi_test_bootstrap_SOURCES = \
+	tests/multi/bootstrap_ranks.c \
+	tests/multi/bootstrap_ranks.h \
+	tests/multi/test_bootstrap.c
+tests_multi_test_bootstrap_faults_SOURCES = \
+	tests/multi/bootstrap_ranks.c \
+	tests/multi/bootstrap_ranks.h \
+	tests/multi/test_bootstrap_faults.c
 
 # Data that several tests of compress/ are run on.
 EXTRA_DIST += tests/unit/compress_data.h
@@ -62,11 +71,16 @@ tests_multi_test_matrix_SOURCES = \
 tests_multi_test_matrix_LDADD = $(LDADD) -lm
 
 # The same, of several files.
-test_programs += tests/multi/test_transport_shm
-tests_multi_test_transport_shm_SOURCES = \
-	tests/multi/test_transport_shm.c \
-	tests/multi/shm_node.c \
-	tests/multi/shm_node.h
+test_programs += \
+	tests/multi/test_transport_shm \
+	tests/multi/test_transport_shm_connect \
+	tests/multi/test_transport_shm_hostile \
+	tests/multi/test_transport_shm_processes
+shm_node = tests/multi/shm_node.c tests/multi/shm_node.h
+tests_multi_test_transport_shm_SOURCES = tests/multi/test_transport_shm.c $(shm_node)
+tests_multi_test_transport_shm_connect_SOURCES = tests/multi/test_transport_shm_connect.c $(shm_node)
+tests_multi_test_transport_shm_hostile_SOURCES = tests/multi/test_transport_shm_hostile.c $(shm_node)
+tests_multi_test_transport_shm_processes_SOURCES = tests/multi/test_transport_shm_processes.c $(shm_node)
 
 # These run the programs of tools/, so they need nothing of the library.
 test_programs += tests/cli/test_sparring_run

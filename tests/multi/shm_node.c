@@ -12,6 +12,9 @@
 
 #define LIMIT_S 60.0
 
+const struct spr_clock *node_clock = &spr_clock_monotonic;
+size_t node_slots = 24;
+
 static uint64_t frame_key(const struct node *n, int from, int to, uint32_t number)
 {
     return n->seed ^ ((uint64_t)(unsigned)from << 56 | (uint64_t)(unsigned)to << 48 | number);
@@ -25,8 +28,10 @@ size_t node_frame_bytes(const struct node *n, int from, int to, uint32_t number)
     size_t limits[] = {56, 8192, 8192, SPR_FRAME_MAX_PAYLOAD};
     size_t limit = limits[h % 4];
 
-    if (n->max_bytes)
-        return h % (n->max_bytes + 1);
+    if (n->min_bytes || n->max_bytes) {
+        size_t most = n->max_bytes ? n->max_bytes : SPR_FRAME_MAX_PAYLOAD;
+        return n->min_bytes + h % (most - n->min_bytes + 1);
+    }
     if ((h >> 2) % 8 == 0)
         return corners[(h >> 5) % SPR_ARRAY_LEN(corners)];
     return (h >> 5) % (limit + 1);
@@ -138,9 +143,8 @@ void node_open_secret(struct node *n, int rank, int size, uint64_t seed, const c
                                           .options = &n->options,
                                           .events = &events,
                                           .up = n,
-                                          .clock = &spr_clock_monotonic,
+                                          .clock = node_clock,
                                           .counters = &n->counters};
-    size_t slots = n->options.shm_slots;
     spr_status status;
 
     memset(n, 0, sizeof(*n));
@@ -149,7 +153,7 @@ void node_open_secret(struct node *n, int rank, int size, uint64_t seed, const c
     n->seed = seed;
     n->rng = (struct spr_rng){.seed = seed + 1000 + (uint64_t)rank};
     n->sinks = 7;
-    n->options.shm_slots = slots ? slots : 24;
+    n->options.shm_slots = node_slots;
     n->key = (struct spr_auth_key){.job = 42, .epoch = 7, .rank = rank, .size = size};
     n->key.secret_bytes = strlen(secret);
     memcpy(n->key.secret, secret, n->key.secret_bytes);
@@ -207,10 +211,14 @@ void node_mesh(struct node *nodes, int size)
 
 void node_close(struct node *n)
 {
-    n->t->ops->close(n->t);
+    if (n->t)
+        n->t->ops->close(n->t);
+    n->t = NULL;
     for (int i = 0; i < NODE_MAX; i++)
-        for (int k = 0; k < NODE_TX; k++)
+        for (int k = 0; k < NODE_TX; k++) {
             free(n->peers[i].payload[k]);
+            n->peers[i].payload[k] = NULL;
+        }
     free(n->into);
     n->into = NULL;
 }
@@ -265,7 +273,8 @@ bool node_drive_until(struct node *nodes, int count, bool (*done)(void *ctx), vo
 
     while (!done(ctx)) {
         for (int i = 0; i < count; i++)
-            nodes[i].t->ops->progress(nodes[i].t);
+            if (nodes[i].t)
+                nodes[i].t->ops->progress(nodes[i].t);
         if (spr_monotonic_ns() > end)
             return false;
     }
@@ -274,19 +283,26 @@ bool node_drive_until(struct node *nodes, int count, bool (*done)(void *ctx), vo
 
 /* ---- The process ---- */
 
-int node_count_fds(void)
+static struct {
+    int fds, maps, names;
+} before;
+
+/* Names in a directory that hold this text. */
+static int count_names(const char *directory, const char *text)
 {
-    DIR *d = opendir("/proc/self/fd");
+    DIR *d = opendir(directory);
+    struct dirent *e;
     int n = 0;
 
-    assert_non_null(d);
-    while (readdir(d))
-        n++;
+    if (!d)
+        return 0;
+    while ((e = readdir(d)))
+        n += strstr(e->d_name, text) != NULL;
     closedir(d);
     return n;
 }
 
-int node_count_maps(const char *text)
+static int count_maps(void)
 {
     FILE *f = fopen("/proc/self/maps", "r");
     char line[512];
@@ -294,7 +310,25 @@ int node_count_maps(const char *text)
 
     assert_non_null(f);
     while (fgets(line, sizeof(line), f))
-        n += strstr(line, text) != NULL;
+        n += strstr(line, "memfd:sparring") != NULL;
     fclose(f);
     return n;
+}
+
+int node_count_before(void **state)
+{
+    (void)state;
+    before.fds = count_names("/proc/self/fd", "");
+    before.maps = count_maps();
+    before.names = count_names("/dev/shm", "sparring");
+    return 0;
+}
+
+int node_count_after(void **state)
+{
+    (void)state;
+    assert_int_equal(count_names("/proc/self/fd", ""), before.fds);
+    assert_int_equal(count_maps(), before.maps);
+    assert_int_equal(count_names("/dev/shm", "sparring"), before.names);
+    return 0;
 }

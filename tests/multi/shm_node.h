@@ -9,7 +9,7 @@
 #include "base/rng.h"
 #include "transport/transport.h"
 
-#define NODE_MAX 64
+#define NODE_MAX 8
 #define NODE_HELD 128 /* borrowed payloads kept at a time, over all links */
 #define NODE_TX 64    /* frames under way per link */
 
@@ -43,16 +43,20 @@ struct node {
     int rank, size;
     uint64_t seed;
     struct spr_rng rng;
-    int sinks;        /* which of the three sinks are used; bit 1 << SPR_SINK_... */
-    size_t max_bytes; /* 0 = all lengths */
-    uint32_t errors;  /* frames that were not as expected */
+    int sinks;                   /* which of the three sinks are used; bit 1 << SPR_SINK_... */
+    size_t min_bytes, max_bytes; /* of frames that are sent; 0 = all lengths. Equal on all ranks */
+    uint32_t errors;             /* frames that were not as expected */
     struct node_held held[NODE_HELD];
     int held_count, held_max;
     unsigned char *into;
     struct node_peer peers[NODE_MAX];
 };
 
-/* Open; false after a failed assertion is printed. */
+/* The clock of nodes that are opened from now on. */
+extern const struct spr_clock *node_clock;
+/* Slots of nodes that are opened from now on. */
+extern size_t node_slots;
+
 void node_open(struct node *n, int rank, int size, uint64_t seed);
 /* The same with another secret. */
 void node_open_secret(struct node *n, int rank, int size, uint64_t seed, const char *secret);
@@ -61,7 +65,6 @@ void node_connect(struct node *n, int peer, const struct spr_peer_info *info);
 void node_mesh(struct node *nodes, int size);
 void node_close(struct node *n);
 
-/* Length of a frame, and its n-th byte pattern. */
 size_t node_frame_bytes(const struct node *n, int from, int to, uint32_t number);
 /* Queue the next frame to a peer. False: NODE_TX are under way, or the link is down. */
 bool node_send_next(struct node *n, int peer);
@@ -71,9 +74,9 @@ void node_release_all(struct node *n);
 /* progress() until the condition or the time limit; false at the limit. */
 bool node_drive_until(struct node *nodes, int count, bool (*done)(void *ctx), void *ctx);
 
-/* Open descriptors of this process. */
-int node_count_fds(void);
-/* Lines of /proc/self/maps with this text. */
-int node_count_maps(const char *text);
+/* Nothing stays behind: descriptors and mappings of this process, names in /dev/shm. */
+int node_count_before(void **state);
+int node_count_after(void **state);
+#define NODE_TEST(name) cmocka_unit_test_setup_teardown(name, node_count_before, node_count_after)
 
 #endif

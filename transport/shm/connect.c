@@ -391,6 +391,7 @@ static spr_status step_ready(struct spr_shm *t, struct spr_shm_conn *c)
     c->socket = c->bell = -1;
     c->view.base = NULL;
     spr_shm_conn_close(t, c);
+    spr_shm_watch_process(t, link);
     spr_shm_ring_attach(link);
     link->base.state = SPR_LINK_UP;
     spr_debug(SPR_SUB_SHM, "link to rank %d (process %d) is up", link->base.peer, link->pid);

@@ -41,10 +41,10 @@ struct spr_shm_link {
     struct spr_pool copies; /* borrowed payloads that were inline */
 
     /* The peer. */
-    uint64_t rung; /* the sleep (its word) that the bell was rung for */
-    int bell;      /* its eventfd */
-    int socket;    /* open as long as the link: its end of file is the peer's end */
-    int pid;
+    uint64_t rung;    /* the sleep (its word) that the bell was rung for */
+    int bell;         /* its eventfd */
+    int socket;       /* open as long as the link: its end of file is the peer's end */
+    int pid, pidfd;   /* the socket may outlive the process, in a child that it forked; -1 = none */
     bool gone;        /* end of file seen; frames that are in the ring still count */
     bool cut;         /* kill() was called: return what is queued, no other upcall */
     spr_status fault; /* found outside progress(): take the link down there */
@@ -87,10 +87,11 @@ struct spr_shm {
     int epoll, listener, bell, timer;
     enum spr_shm_source listener_source, bell_source, timer_source; /* epoll points here */
     struct spr_list conns;
-    int dead;          /* closed, freed at the end of the pass over events */
-    int half_open;     /* accepted and not proven yet */
-    int unfinished;    /* connections that are under way, both sides */
-    bool listener_off; /* not in epoll now */
+    int dead;           /* closed, freed at the end of the pass over events */
+    int half_open;      /* accepted and not proven yet */
+    int unfinished;     /* connections that are under way, both sides */
+    bool listener_off;  /* not in epoll now */
+    bool accept_warned; /* once: it is tried again every tick */
     bool timer_on;
     bool sockets_due; /* something to do there without an event */
 };
@@ -134,6 +135,8 @@ void spr_shm_sockets_close(struct spr_shm *t);
 int spr_shm_sockets_progress(struct spr_shm *t);
 /* A connected socket's other end belongs to this user; its process, as the kernel knows it. */
 bool spr_shm_same_user(int fd, int *pid);
+/* Watch the process of a link that comes up. */
+void spr_shm_watch_process(struct spr_shm *t, struct spr_shm_link *link);
 
 /* ---- connect.c ---- */
 spr_status spr_shm_conn_start(struct spr_shm *t, struct spr_shm_link *link, const uint8_t *address);

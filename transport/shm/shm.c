@@ -55,6 +55,16 @@ static int return_sent(struct spr_shm_link *link)
     return n;
 }
 
+/* Explicitly: close() does not take it out of epoll while a forked child has it too. */
+static void close_source(struct spr_shm *t, int *fd)
+{
+    if (*fd < 0)
+        return;
+    spr_shm_epoll_set(t, EPOLL_CTL_DEL, *fd, 0, NULL);
+    close(*fd);
+    *fd = -1;
+}
+
 void spr_shm_link_shut(struct spr_shm_link *link)
 {
     struct spr_shm *t = spr_shm_of_link(link);
@@ -63,14 +73,11 @@ void spr_shm_link_shut(struct spr_shm_link *link)
     if (link->conn)
         spr_shm_conn_close(t, link->conn);
     link->conn = NULL;
-    if (link->socket >= 0) {
-        /* Explicitly: close() does not, while a forked child has the descriptor too. */
-        spr_shm_epoll_set(t, EPOLL_CTL_DEL, link->socket, 0, NULL);
-        close(link->socket);
-    }
+    close_source(t, &link->socket);
+    close_source(t, &link->pidfd);
     if (link->bell >= 0)
         close(link->bell);
-    link->socket = link->bell = -1;
+    link->bell = -1;
 }
 
 void spr_shm_link_down(struct spr_shm_link *link, spr_status why, const char *text)
@@ -195,7 +202,7 @@ static spr_status shm_connect(struct spr_transport *base, int peer,
         return spr_error_set(error, SPR_ERR_NOMEM, peer, "no memory for a link");
     l->source = SPR_SHM_LINK;
     l->base = (struct spr_link){.transport = base, .peer = peer, .state = SPR_LINK_CONNECTING};
-    l->bell = l->socket = -1;
+    l->bell = l->socket = l->pidfd = -1;
     l->out = spr_shm_own_area(&t->own, peer);
     spr_pool_init(&l->copies, SPR_SHM_INLINE, 64, 0);
     if (base->params.rank > peer) {
@@ -285,9 +292,11 @@ static spr_status shm_arm(struct spr_transport *base)
     for (int i = 0; i < t->link_count && !busy; i++)                             /* step (2) */
         busy = link_has_work(t->links[i]) ||
                ((word & SPR_SHM_WAKE_ROOM) && spr_shm_has_room_news(t->links[i]));
-    t->armed = !busy;
-    if (!busy)
+    if (!busy) {
+        t->armed = true;
         return SPR_OK;
+    }
+    /* Stays armed when it was: then the bell may have rung, and progress() is to take that in. */
     atomic_store_explicit(sleeping, 0, memory_order_seq_cst);
     return SPR_IN_PROGRESS;
 }

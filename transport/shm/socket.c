@@ -7,12 +7,14 @@
  * One epoll descriptor holds it all, the bell included, and is what the layer above sleeps on.
  */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -141,7 +143,9 @@ static int accept_all(struct spr_shm *t)
             if (errno == EINTR || errno == ECONNABORTED)
                 continue;
             if (errno != EAGAIN) {
-                spr_warn(SPR_SUB_SHM, "accept a connection: %s", strerror(errno));
+                if (!t->accept_warned)
+                    spr_warn(SPR_SUB_SHM, "accept a connection: %s", strerror(errno));
+                t->accept_warned = true;
                 pause_listener(t, true);
             }
             return n;
@@ -168,6 +172,28 @@ static void on_tick(struct spr_shm *t)
         pause_listener(t, false);
 }
 
+/* A process that forked (a data loader) and died leaves its socket open in the child. Without
+ * pidfds, or from another PID namespace, end of file has to do. */
+void spr_shm_watch_process(struct spr_shm *t, struct spr_shm_link *link)
+{
+#ifdef SYS_pidfd_open
+    if (link->pid <= 0 || link->pid == getpid())
+        return;
+    link->pidfd = (int)syscall(SYS_pidfd_open, link->pid, 0);
+    if (link->pidfd >= 0)
+        spr_shm_epoll_set(t, EPOLL_CTL_ADD, link->pidfd, EPOLLIN, &link->source);
+#else
+    (void)t, (void)link;
+#endif
+}
+
+static bool process_ended(int pidfd)
+{
+    struct pollfd p = {.fd = pidfd, .events = POLLIN};
+
+    return pidfd >= 0 && poll(&p, 1, 0) > 0;
+}
+
 /* Nothing is ever sent on the socket of a link: bytes break the protocol, and zero bytes are its
  * end. */
 static void on_link(struct spr_shm_link *link)
@@ -181,7 +207,7 @@ static void on_link(struct spr_shm_link *link)
     if (n > 0) {
         link->fault = SPR_ERR_PROTO;
         link->fault_text = "bytes on the socket of a link";
-    } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+    } else if (n == 0 || (errno != EAGAIN && errno != EINTR) || process_ended(link->pidfd)) {
         link->gone = true;
     }
 }
