@@ -28,6 +28,10 @@
 #define RANKS 4
 #define SKIPPED 77
 
+/* Read by the leak sanitizer: libpmix leaves a few bytes behind. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void) { return "leak:libpmix"; }
+
 /* ---- A rank ---- */
 
 static int failed(const char *what, const struct spr_error *error)

@@ -256,7 +256,7 @@ static void siblings_find_the_same_name(void **state)
         assert_int_equal(pipe(ends), 0);
         child = fork();
         if (child == 0) {
-            char number[8];
+            char number[16];
             /* The shell in between: has the variables since its exec. */
             char *argv[] = {"sh", "-c", "\"$0\" identity >&7 && true", "/proc/self/exe", NULL};
 
