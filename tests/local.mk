@@ -42,6 +42,15 @@ tests_multi_test_bootstrap_faults_SOURCES = \
 	tests/multi/bootstrap_ranks.h \
 	tests/multi/test_bootstrap_faults.c
 
+# TCP: the frame state machine, and both twins.
+test_programs += \
+	tests/unit/test_tcp_conn \
+	tests/multi/test_transport_tcp
+tests_multi_test_transport_tcp_SOURCES = \
+	tests/multi/tcp_node.c \
+	tests/multi/tcp_node.h \
+	tests/multi/test_transport_tcp.c
+
 # Data that several tests of compress/ are run on.
 EXTRA_DIST += tests/unit/compress_data.h
 

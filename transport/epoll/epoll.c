@@ -27,8 +27,8 @@
 struct link {
     struct spr_tcp_link tcp; /* first */
     bool readable, writable;
-    bool hangup;         /* end of file is near: read until it is seen */
-    spr_status tx_error; /* sending failed; what the peer still said is read first */
+    bool hangup;  /* end of file is near: read until it is seen */
+    int tx_error; /* errno: sending failed; what the peer still said is read first */
     char tx_text[80];
 };
 
@@ -45,9 +45,9 @@ static struct transport *transport_of(struct spr_transport *t) { return (struct 
 
 static int lost(struct link *l, spr_status why, const char *text)
 {
-    /* The first error is the cause; the end of file after it is not. */
-    if (l->tx_error)
-        spr_tcp_lose(&l->tcp, l->tx_error, l->tx_text);
+    /* The first error is the cause, not the end of file after it; but "broken pipe" says less. */
+    if (l->tx_error && l->tx_error != EPIPE)
+        spr_tcp_lose(&l->tcp, SPR_ERR_LINK, l->tx_text);
     else
         spr_tcp_lose(&l->tcp, why, text);
     return 1;
@@ -102,7 +102,7 @@ static int receive(struct link *l)
 
 static void send_failed(struct link *l, int error)
 {
-    l->tx_error = SPR_ERR_LINK;
+    l->tx_error = error;
     spr_tcp_errno_text(error, l->tx_text, sizeof l->tx_text);
     l->writable = false;
     /* Read what is left, up to the end of file that follows. */

@@ -78,9 +78,13 @@ void uring_lose(struct uring_transport *t, struct uring_link *l, spr_status why,
     if (l->ending || l->tcp.over)
         return;
     l->ending = true;
-    /* The first error is the cause; the end of file after it is not. */
-    l->why = l->tx_error ? l->tx_error : why;
-    snprintf(l->text, sizeof l->text, "%s", l->tx_error ? l->tx_text : text);
+    /* The first error is the cause, not the end of file after it; but "broken pipe" says less. */
+    if (l->tx_error && l->tx_error != EPIPE) {
+        why = SPR_ERR_LINK;
+        text = l->tx_text;
+    }
+    l->why = why;
+    snprintf(l->text, sizeof l->text, "%s", text);
     /* What is in flight completes with an error now. */
     (void)shutdown(l->tcp.fd, SHUT_RDWR);
     spr_tcp_wake(&t->tcp, &l->tcp);
@@ -172,7 +176,7 @@ static int complete_rx(struct uring_transport *t, struct uring_link *l, int resu
 /* The socket is dead for sending: read what the peer still said, up to the end of file. */
 static void send_failed(struct uring_link *l, int error)
 {
-    l->tx_error = SPR_ERR_LINK;
+    l->tx_error = error;
     spr_tcp_errno_text(error, l->tx_text, sizeof l->tx_text);
     (void)shutdown(l->tcp.fd, SHUT_WR);
 }

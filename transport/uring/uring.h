@@ -52,7 +52,7 @@ struct uring_link {
     bool ending; /* lost: tell when nothing is in flight any more */
     spr_status why;
     char text[200];
-    spr_status tx_error; /* sending failed; what the peer still said is read first */
+    int tx_error; /* errno: sending failed; what the peer still said is read first */
     char tx_text[80];
 
     /* Zero copy. */

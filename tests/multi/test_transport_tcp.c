@@ -1,0 +1,712 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * The TCP transports, each test on both twins: frames between transports of one process and of
+ * several, the death of a peer, a link that is cut, and strangers at the listener.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "tests/multi/tcp_node.h"
+#include "transport/tcp/tcp.h"
+#ifdef HAVE_URING
+#include "transport/uring/uring.h"
+#endif
+
+#define LIMIT_S 90
+
+struct variant {
+    const struct spr_transport_ops *ops[2]; /* of even and odd ranks */
+    const char *address;
+    bool one_thread;
+};
+
+static const struct variant epoll4 = {
+    {&spr_transport_epoll, &spr_transport_epoll}, "127.0.0.1", true};
+static const struct variant epoll6 = {{&spr_transport_epoll, &spr_transport_epoll}, "::1", true};
+#ifdef HAVE_URING
+static const struct variant uring4 = {
+    {&spr_transport_uring, &spr_transport_uring}, "127.0.0.1", true};
+static const struct variant uring6 = {{&spr_transport_uring, &spr_transport_uring}, "::1", true};
+static const struct variant threads = {
+    {&spr_transport_uring, &spr_transport_uring}, "127.0.0.1", false};
+static const struct variant mixed = {
+    {&spr_transport_uring, &spr_transport_epoll}, "127.0.0.1", true};
+#endif
+
+static uint64_t test_seed(void)
+{
+    uint64_t seed = spr_rng_test_seed();
+
+    print_message("SPARRING_SEED=%llu\n", (unsigned long long)seed);
+    return seed;
+}
+
+static int limit_time(void **state)
+{
+    (void)state;
+    alarm((unsigned)(LIMIT_S * spr_time_factor()));
+    return 0;
+}
+
+static double now_s(void) { return (double)spr_monotonic_ns() * 1e-9; }
+
+/* ---- Nodes of one process ---------------------------------------------------------------------
+ */
+
+static struct node *open_nodes(const struct variant *v, int size, uint32_t frames)
+{
+    struct node *n = spr_calloc((size_t)size, sizeof *n);
+    uint64_t seed = test_seed();
+
+    for (int i = 0; i < size; i++) {
+        node_init(&n[i], i, size, seed, v->address);
+        n[i].params.one_thread = v->one_thread;
+        n[i].frames = frames;
+        if (node_open(&n[i], v->ops[i % 2]) == SPR_ERR_UNSUPPORTED) {
+            print_message("%s\n", n[i].error.text);
+            skip();
+        }
+    }
+    return n;
+}
+
+static void connect_nodes(struct node *n, int size)
+{
+    for (int i = 0; i < size; i++)
+        for (int j = 0; j < size; j++)
+            if (i != j)
+                node_connect(&n[i], j, &n[j].info);
+}
+
+/* Until `done` says so of all nodes; sleeps when none has anything to do. */
+static void run_nodes(struct node *n, int size, bool (*done)(const struct node *n))
+{
+    for (;;) {
+        int steps = 0;
+        bool all = true;
+        for (int i = 0; i < size; i++) {
+            steps += node_step(&n[i]);
+            all &= done(&n[i]);
+        }
+        if (all)
+            return;
+        if (steps == 0)
+            node_sleep(&n[0], 1);
+    }
+}
+
+static void close_nodes(struct node *n, int size)
+{
+    for (int i = 0; i < size; i++)
+        node_close(&n[i]);
+    spr_free(n);
+}
+
+static void frames_arrive(const struct variant *v, int size, uint32_t frames)
+{
+    struct node *n = open_nodes(v, size, frames);
+
+    connect_nodes(n, size);
+    run_nodes(n, size, node_finished);
+    for (int i = 0; i < size; i++) {
+        uint64_t all = (uint64_t)frames * (uint64_t)(size - 1);
+        assert_int_equal(n[i].counters.sent_frames, all);
+        assert_int_equal(n[i].counters.received_frames, all);
+        assert_true(n[i].t->ops->idle(n[i].t));
+    }
+    close_nodes(n, size);
+}
+
+static void two_in_one_process_exchange_frames(void **state) { frames_arrive(*state, 2, 300); }
+static void five_in_one_process_exchange_frames(void **state) { frames_arrive(*state, 5, 60); }
+
+/* ---- Several processes ------------------------------------------------------------------------
+ */
+
+/* What they tell each other: the bootstrap's part in real life. */
+struct board {
+    struct spr_peer_info info[NODE_PEERS];
+    atomic_int written, finished;
+};
+
+static struct board *new_board(void)
+{
+    struct board *b =
+        mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(b != MAP_FAILED);
+    return b;
+}
+
+static void meet(struct board *b, struct node *n)
+{
+    int size = n->params.size;
+
+    b->info[n->params.rank] = n->info;
+    atomic_fetch_add(&b->written, 1);
+    while (atomic_load(&b->written) < size)
+        poll(NULL, 0, 1);
+    for (int r = 0; r < size; r++)
+        if (r != n->params.rank)
+            node_connect(n, r, &b->info[r]);
+}
+
+static void one_of_many(const struct variant *v, struct board *b, int rank, int size, uint64_t seed)
+{
+    struct node n;
+
+    node_init(&n, rank, size, seed, v->address);
+    n.params.one_thread = v->one_thread;
+    n.frames = 80;
+    assert_int_equal(node_open(&n, v->ops[rank % 2]), SPR_OK);
+    meet(b, &n);
+    while (!node_finished(&n))
+        if (!node_step(&n))
+            node_sleep(&n, 1000);
+    /* Nobody closes before all have everything. */
+    atomic_fetch_add(&b->finished, 1);
+    while (atomic_load(&b->finished) < size)
+        poll(NULL, 0, 1);
+    node_close(&n);
+}
+
+static void processes_exchange_frames(const struct variant *v, int size)
+{
+    struct board *b = new_board();
+    uint64_t seed = test_seed();
+    double begin = now_s();
+
+    for (int r = 1; r < size; r++) {
+        pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+            alarm(LIMIT_S);
+            one_of_many(v, b, r, size, seed);
+            _exit(0);
+        }
+    }
+    one_of_many(v, b, 0, size, seed);
+    for (int r = 1; r < size; r++) {
+        int status;
+        assert_true(wait(&status) > 0);
+        assert_int_equal(status, 0);
+    }
+    /* A wake-up that is lost costs a second of sleep each time. */
+    assert_true(now_s() - begin < 20 * spr_time_factor());
+    munmap(b, sizeof *b);
+}
+
+static void two_processes_exchange_frames(void **state) { processes_exchange_frames(*state, 2); }
+static void four_processes_exchange_frames(void **state) { processes_exchange_frames(*state, 4); }
+
+static void a_killed_peer_is_noticed_at_once(void **state)
+{
+    const struct variant *v = *state;
+    struct board *b = new_board();
+    uint64_t seed = test_seed();
+    struct node n;
+    double killed;
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    node_init(&n, pid == 0, 2, seed, v->address);
+    n.params.one_thread = v->one_thread;
+    n.frames = UINT32_MAX;
+    assert_int_equal(node_open(&n, v->ops[0]), SPR_OK);
+    meet(b, &n);
+    if (pid == 0) {
+        alarm(LIMIT_S);
+        for (;;)
+            if (!node_step(&n))
+                node_sleep(&n, 1000);
+    }
+    while (n.peers[1].received < 50)
+        if (!node_step(&n))
+            node_sleep(&n, 1000);
+    kill(pid, SIGKILL);
+    killed = now_s();
+    while (!n.peers[1].down)
+        if (!node_step(&n))
+            node_sleep(&n, 5000);
+    print_message("down after %.1f ms: %s\n", (now_s() - killed) * 1e3, n.peers[1].text);
+    assert_true(now_s() - killed < 2 * spr_time_factor());
+    assert_int_equal(n.peers[1].why, SPR_ERR_LINK);
+    assert_true(n.peers[1].text[0]);
+    assert_int_equal(n.peers[1].came_back, n.peers[1].sent);
+    assert_int_equal(n.peers[1].link->state, SPR_LINK_DOWN);
+    waitpid(pid, NULL, 0);
+    node_close(&n);
+    munmap(b, sizeof *b);
+}
+
+/* ---- Cutting links ----------------------------------------------------------------------------
+ */
+
+static bool moving(const struct node *n) { return n->peers[!n->params.rank].received >= 20; }
+
+static void a_link_is_cut_with_frames_queued(void **state)
+{
+    struct node *n = open_nodes(*state, 2, UINT32_MAX);
+    struct node_peer *p = &n[0].peers[1];
+    uint32_t received;
+
+    connect_nodes(n, 2);
+    run_nodes(n, 2, moving);
+    /* In the middle of a payload, if it comes to that within a second. */
+    for (double end = now_s() + 1; !p->into && now_s() < end;) {
+        node_step(&n[1]);
+        node_step(&n[0]);
+    }
+    received = p->received;
+    node_feed(&n[0]);
+    n[0].t->ops->kill(p->link);
+    n[0].t->ops->kill(p->link);
+    assert_int_equal(p->link->state, SPR_LINK_DOWN);
+    /* The memory of the payload that was arriving is the receiver's again. */
+    spr_free(p->into);
+    p->into = NULL;
+    p->up = false; /* no upcall but sent() is allowed now */
+    while (p->came_back < p->sent)
+        node_step(&n[0]);
+    assert_true(p->failed > 0);
+    assert_int_equal(p->received, received);
+    assert_false(p->down);
+    assert_true(n[0].t->ops->idle(n[0].t));
+    while (!n[1].peers[0].down) {
+        node_step(&n[0]);
+        if (!node_step(&n[1]))
+            node_sleep(&n[1], 1000);
+    }
+    print_message("the peer saw: %s\n", n[1].peers[0].text);
+    assert_int_equal(n[1].peers[0].why, SPR_ERR_LINK);
+    close_nodes(n, 2);
+}
+
+static void kill_from_upcall(struct node_peer *p)
+{
+    if (p->received == 10) {
+        p->node->t->ops->kill(p->link);
+        p->up = false;
+    }
+}
+
+static bool second_is_down(const struct node *n)
+{
+    return n->params.rank == 0 ? n->peers[1].received == 10 && n->t->ops->idle(n->t)
+                               : n->peers[0].down;
+}
+
+static void a_link_is_cut_inside_an_upcall(void **state)
+{
+    struct node *n = open_nodes(*state, 2, UINT32_MAX);
+
+    connect_nodes(n, 2);
+    n[0].on_payload = kill_from_upcall;
+    run_nodes(n, 2, second_is_down);
+    assert_false(n[0].peers[1].down);
+    close_nodes(n, 2);
+}
+
+static void a_transport_is_closed_while_frames_fly(void **state)
+{
+    struct node *n = open_nodes(*state, 5, UINT32_MAX);
+
+    connect_nodes(n, 5);
+    for (int i = 0; i < 300; i++)
+        for (int r = 0; r < 5; r++)
+            node_step(&n[r]);
+    close_nodes(n, 5);
+}
+
+/* ---- Strangers --------------------------------------------------------------------------------
+ */
+
+static int visit(const struct node *n, const char *words, size_t bytes)
+{
+    int kind = n->t->ops == &spr_transport_epoll ? SPR_T_EPOLL : SPR_T_URING;
+    struct spr_tcp_address a;
+    struct sockaddr_storage sa;
+    socklen_t length;
+    int fd;
+
+    memcpy(&a, n->info.address[kind], sizeof a);
+    length = spr_tcp_address_to(&a, &sa);
+    fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&sa, length), 0);
+    if (bytes)
+        assert_int_equal(send(fd, words, bytes, MSG_NOSIGNAL), (ssize_t)bytes);
+    return fd;
+}
+
+static bool was_closed(int fd)
+{
+    char c;
+    ssize_t n = recv(fd, &c, 1, MSG_DONTWAIT);
+
+    return n == 0 || (n < 0 && errno == ECONNRESET);
+}
+
+static void strangers_do_not_disturb(void **state)
+{
+    static const char http[] =
+        "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: curious/1.0 (a long "
+        "line, so that there are enough bytes for a first message)\r\n\r\n";
+    struct node *n = open_nodes(*state, 3, 60);
+    char garbage[4096];
+    int silent[100], web, noise, gone;
+    double begin = now_s();
+
+    for (size_t i = 0; i < sizeof garbage; i++)
+        garbage[i] = (char)spr_hash_u32(i);
+    web = visit(&n[0], http, sizeof http - 1);
+    noise = visit(&n[0], garbage, sizeof garbage);
+    for (int i = 0; i < 100; i++)
+        silent[i] = visit(&n[0], "", 0);
+    gone = visit(&n[0], garbage, 10);
+    close(gone);
+    connect_nodes(n, 3);
+    run_nodes(n, 3, node_finished);
+    print_message("done after %.2f s\n", now_s() - begin);
+    assert_true(now_s() - begin < 4 * spr_time_factor());
+    assert_true(was_closed(web));
+    assert_true(was_closed(noise));
+    /* The silent ones are told to leave after a while. */
+    for (int open = 100; open > 0;) {
+        open = 0;
+        node_step(&n[0]);
+        node_sleep(&n[0], 1000);
+        for (int i = 0; i < 100; i++)
+            open += !was_closed(silent[i]);
+    }
+    assert_true(now_s() - begin < 15 * spr_time_factor());
+    /* Nothing is left that would keep the process awake. */
+    node_step(&n[0]);
+    assert_int_equal(node_step(&n[0]), 0);
+    assert_int_equal(n[0].t->ops->arm(n[0].t), SPR_OK);
+    for (int i = 0; i < 100; i++)
+        close(silent[i]);
+    close(web);
+    close(noise);
+    close_nodes(n, 3);
+}
+
+static bool has_no_link(const struct node *n) { return n->params.rank == 0 || n->peers[0].down; }
+
+static void a_wrong_secret_is_told_to_who_connects(void **state)
+{
+    struct node *n = open_nodes(*state, 2, 10);
+
+    n[1].key.secret[0] ^= 1;
+    connect_nodes(n, 2);
+    run_nodes(n, 2, has_no_link);
+    print_message("%s\n", n[1].peers[0].text);
+    assert_int_equal(n[1].peers[0].why, SPR_ERR_AUTH);
+    assert_false(n[0].peers[1].up);
+    close_nodes(n, 2);
+}
+
+static void who_connects_waits_for_the_listener(void **state)
+{
+    const struct variant *v = *state;
+    struct node *n = open_nodes(v, 2, 20);
+    struct spr_peer_info later = n[0].info;
+
+    /* The port is free when the first tries are made. */
+    n[0].t->ops->close(n[0].t);
+    n[0].t = NULL;
+    node_connect(&n[1], 0, &later);
+    for (double end = now_s() + 0.3; now_s() < end;) {
+        node_step(&n[1]);
+        node_sleep(&n[1], 50);
+    }
+    assert_false(n[1].peers[0].down);
+    n[1].t->ops->kill(n[1].peers[0].link);
+    assert_int_equal(node_step(&n[1]) > 100, 0);
+    assert_int_equal(n[1].t->ops->arm(n[1].t), SPR_OK);
+    close_nodes(n, 2);
+}
+
+static void no_descriptors_left_does_not_spin(void **state)
+{
+    struct node *n = open_nodes(*state, 2, 20);
+    struct rlimit old, none;
+    int steps = 0, sleeps = 0, fds[3];
+
+    for (int i = 0; i < 3; i++)
+        fds[i] = visit(&n[0], "", 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    none = old;
+    none.rlim_cur = 3; /* poll() fails with 0 */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    for (double end = now_s() + 0.5; now_s() < end; sleeps++) {
+        steps += node_step(&n[0]);
+        node_sleep(&n[0], 20);
+    }
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+    print_message("%d sleeps, %d steps\n", sleeps, steps);
+    assert_true(sleeps < 200);
+    connect_nodes(n, 2);
+    run_nodes(n, 2, node_finished);
+    for (int i = 0; i < 3; i++)
+        close(fds[i]);
+    close_nodes(n, 2);
+}
+
+/* ---- Interfaces -------------------------------------------------------------------------------
+ */
+
+static void an_unknown_interface_is_refused(void **state)
+{
+    struct node n;
+    struct spr_tcp_interface i;
+    struct spr_error error = {0};
+
+    (void)state;
+    node_init(&n, 0, 2, 1, "ib7,nonsense");
+    assert_int_equal(node_open(&n, &spr_transport_epoll), SPR_ERR_INVALID);
+    print_message("%s\n", n.error.text);
+    assert_non_null(strstr(n.error.text, "nonsense"));
+    assert_non_null(strstr(n.error.text, "lo 127.0.0.1"));
+    node_close(&n);
+    assert_int_equal(spr_tcp_interface_choose("nonsense,lo", false, &i, &error), SPR_OK);
+    assert_string_equal(i.name, "lo");
+    assert_true(i.asked);
+    assert_int_equal(spr_tcp_interface_choose("", true, &i, &error), SPR_OK);
+    assert_true(i.address.loopback);
+    assert_int_equal(spr_tcp_interface_choose("", false, &i, &error), SPR_OK);
+    assert_false(i.asked);
+}
+
+static void an_unknown_congestion_control_is_refused(void **state)
+{
+    struct node n;
+
+    (void)state;
+    node_init(&n, 0, 2, 1, "127.0.0.1");
+    spr_free(n.options.congestion);
+    n.options.congestion = spr_strdup("nonsense");
+    assert_int_equal(node_open(&n, &spr_transport_epoll), SPR_ERR_INVALID);
+    print_message("%s\n", n.error.text);
+    assert_non_null(strstr(n.error.text, "nonsense"));
+    node_close(&n);
+}
+
+static void loopback_reaches_this_host_only(void **state)
+{
+    struct node *n = open_nodes(*state, 2, 1);
+    struct spr_peer_info other = n[1].info;
+
+    assert_true(n[0].t->ops->usable(n[0].t, &n[0].info, &n[1].info));
+    other.boot_id[3]++;
+    assert_false(n[0].t->ops->usable(n[0].t, &n[0].info, &other));
+    other = n[1].info;
+    other.net_namespace++;
+    assert_false(n[0].t->ops->usable(n[0].t, &n[0].info, &other));
+    other = n[1].info;
+    other.transports = 0;
+    assert_false(n[0].t->ops->usable(n[0].t, &n[0].info, &other));
+    close_nodes(n, 2);
+}
+
+/* ---- io_uring ---------------------------------------------------------------------------------
+ */
+
+#ifdef HAVE_URING
+static void forbid_io_uring(unsigned error)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = SPR_ARRAY_LEN(code), .filter = code};
+
+    assert_int_equal(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    assert_int_equal(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+static void a_refused_io_uring_is_unsupported(void **state)
+{
+    static const unsigned errors[] = {EPERM, ENOSYS};
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(errors); i++) {
+        int status;
+        pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+            struct node n;
+            spr_status opened;
+            forbid_io_uring(errors[i]);
+            node_init(&n, 0, 2, 1, "127.0.0.1");
+            opened = node_open(&n, &spr_transport_uring);
+            print_message("%s\n", n.error.text);
+            _exit(opened == SPR_ERR_UNSUPPORTED && strstr(n.error.text, "io_uring is refused: ") &&
+                          strstr(n.error.text, "seccomp")
+                      ? 0
+                      : 1);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+    }
+}
+
+/* Loopback copies, so both are switched on again by hand all the time. */
+static void force_zero_copy(struct node *n, int size)
+{
+    for (int i = 0; i < size; i++) {
+        for (int r = 0; r < size; r++) {
+            struct uring_link *l = (struct uring_link *)n[i].peers[r].link;
+            if (l && n[i].peers[r].up && !n[i].peers[r].down) {
+                l->zc = true;
+                l->zc_copied = l->zc_refused = 0;
+            }
+        }
+    }
+}
+
+static struct node *open_zero_copy(void **state, uint32_t frames)
+{
+    struct node *n = open_nodes(*state, 2, frames);
+
+    for (int i = 0; i < 2; i++) {
+        struct uring_transport *t = (struct uring_transport *)n[i].t;
+        n[i].options.zerocopy_bytes = 60000;
+        t->zc = t->zc_report = true;
+    }
+    connect_nodes(n, 2);
+    /* Half of the memory is registered. */
+    for (int i = 0; i < NODE_WINDOW / 2; i++)
+        assert_int_equal(n[0].t->ops->mem_register(n[0].t, n[0].peers[1].data[i], NODE_MOST_BYTES),
+                         SPR_OK);
+    return n;
+}
+
+static void zero_copy_sends_arrive(void **state)
+{
+    struct node *n = open_zero_copy(state, 200);
+
+    while (!node_finished(&n[0]) || !node_finished(&n[1])) {
+        node_step(&n[0]);
+        node_step(&n[1]);
+        force_zero_copy(n, 2);
+    }
+    print_message("%llu zero-copy sends, %llu of them copied\n",
+                  (unsigned long long)n[0].counters.zerocopy_sends,
+                  (unsigned long long)n[0].counters.copied_sends);
+    assert_true(n[0].counters.zerocopy_sends > 0);
+    assert_true(n[0].counters.copied_sends > 0);
+    for (int i = 0; i < NODE_WINDOW / 2; i++)
+        n[0].t->ops->mem_deregister(n[0].t, n[0].peers[1].data[i], NODE_MOST_BYTES);
+    node_step(&n[0]);
+    close_nodes(n, 2);
+}
+
+static void copied_sends_switch_zero_copy_off(void **state)
+{
+    struct node *n = open_zero_copy(state, 150);
+    struct uring_link *l;
+
+    run_nodes(n, 2, node_all_up);
+    force_zero_copy(n, 2);
+    run_nodes(n, 2, node_finished);
+    l = (struct uring_link *)n[0].peers[1].link;
+    assert_false(l->zc);
+    assert_true(n[0].counters.copied_sends >= 8);
+    close_nodes(n, 2);
+}
+
+static void a_link_with_zero_copy_is_cut(void **state)
+{
+    struct node *n = open_zero_copy(state, UINT32_MAX);
+    struct node_peer *p = &n[0].peers[1];
+
+    while (p->received < 30 || n[0].counters.zerocopy_sends < 10) {
+        node_step(&n[0]);
+        node_step(&n[1]);
+        force_zero_copy(n, 2);
+    }
+    n[0].t->ops->kill(p->link);
+    p->up = false;
+    while (p->came_back < p->sent)
+        if (!node_step(&n[0]))
+            node_sleep(&n[0], 1000);
+    while (!n[1].peers[0].down)
+        if (!node_step(&n[1]))
+            node_sleep(&n[1], 1000);
+    close_nodes(n, 2);
+}
+#endif
+
+#define ON(test, variant)                                                                          \
+    {                                                                                              \
+#test " on " #variant, test, limit_time, NULL, (void *)(uintptr_t)&variant                 \
+    }
+#define ON_ALL(test) ON(test, epoll4), ON_URING(test)
+#ifdef HAVE_URING
+#define ON_URING(test) ON(test, uring4)
+#else
+#define ON_URING(test) ON(test, epoll6)
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ON_ALL(two_in_one_process_exchange_frames),
+        ON(two_in_one_process_exchange_frames, epoll6),
+        ON_ALL(five_in_one_process_exchange_frames),
+        ON_ALL(two_processes_exchange_frames),
+        ON_ALL(four_processes_exchange_frames),
+        ON(four_processes_exchange_frames, epoll6),
+        ON_ALL(a_killed_peer_is_noticed_at_once),
+        ON_ALL(a_link_is_cut_with_frames_queued),
+        ON_ALL(a_link_is_cut_inside_an_upcall),
+        ON_ALL(a_transport_is_closed_while_frames_fly),
+        ON_ALL(strangers_do_not_disturb),
+        ON_ALL(a_wrong_secret_is_told_to_who_connects),
+        ON_ALL(who_connects_waits_for_the_listener),
+        ON_ALL(no_descriptors_left_does_not_spin),
+        ON_ALL(loopback_reaches_this_host_only),
+        ON(an_unknown_interface_is_refused, epoll4),
+        ON(an_unknown_congestion_control_is_refused, epoll4),
+#ifdef HAVE_URING
+        ON(two_in_one_process_exchange_frames, uring6),
+        ON(two_in_one_process_exchange_frames, threads),
+        ON(two_in_one_process_exchange_frames, mixed),
+        ON(five_in_one_process_exchange_frames, mixed),
+        ON(four_processes_exchange_frames, uring6),
+        ON(four_processes_exchange_frames, threads),
+        ON(four_processes_exchange_frames, mixed),
+        ON(a_link_is_cut_with_frames_queued, threads),
+        ON(a_killed_peer_is_noticed_at_once, threads),
+        ON(a_refused_io_uring_is_unsupported, uring4),
+        ON(zero_copy_sends_arrive, uring4),
+        ON(copied_sends_switch_zero_copy_off, uring4),
+        ON(a_link_with_zero_copy_is_cut, uring4),
+#endif
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
