@@ -50,6 +50,8 @@ void digits_report_table(const digits_run *run, char *const *method, const digit
            "# loss: last epoch; MB/step: sent by one rank, headers included; "
            "speed-up: dense step / step.\n",
            run->ranks, run->ranks == 1 ? "" : "s", run->steps);
+    if (run->quick)
+        puts("# --quick: times and bytes count; compressed training needs more steps to catch up.");
     fflush(stdout);
 }
 

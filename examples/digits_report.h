@@ -5,6 +5,7 @@
 #ifndef EXAMPLES_DIGITS_REPORT_H
 #define EXAMPLES_DIGITS_REPORT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* One epoch or one whole training; means over ranks and steps. */
@@ -22,6 +23,7 @@ typedef struct digits_run {
     int ranks;
     size_t elements, batch, steps, train_images, test_images;
     const char *images; /* where they come from */
+    bool quick;         /* too few steps to judge accuracy by */
 } digits_run;
 
 double digits_result_step_ms(const digits_result *result);

@@ -374,6 +374,7 @@ static bool train_all(trainer *t, int argc, char **argv)
         .train_images = (size_t)t->all_train,
         .test_images = (size_t)t->all_test,
         .images = o->mnist ? "of MNIST" : "drawn",
+        .quick = o->quick,
     };
 
     if (t->rank == 0)
