@@ -4,7 +4,7 @@
 examples_libs = libsparring.la -lm
 
 if HAVE_OPENBLAS
-EXTRA_PROGRAMS += examples/train_digits
+noinst_PROGRAMS += examples/train_digits
 endif
 examples_train_digits_CPPFLAGS = $(AM_CPPFLAGS) $(OPENBLAS_CFLAGS)
 examples_train_digits_LDADD = $(examples_libs) $(OPENBLAS_LIBS)
