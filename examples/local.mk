@@ -3,6 +3,9 @@
 
 examples_libs = libsparring.la -lm
 
+noinst_PROGRAMS += examples/allreduce
+examples_allreduce_LDADD = $(examples_libs)
+
 if HAVE_OPENBLAS
 noinst_PROGRAMS += examples/train_digits
 endif
