@@ -379,13 +379,15 @@ bool spr_comm_drive(spr_comm *comm, bool (*done)(void *arg), void *arg, uint64_t
 
 /* The library's thread ------------------------------------------------------------------------- */
 
-/* It drives while collectives run and nobody waits. */
+/* It drives while collectives run and nobody waits; always, when nobody else may. */
 static bool thread_done(void *arg)
 {
     spr_comm *comm = arg;
 
     if (comm->thread_stop || (comm->waiters > 0 && !comm->thread_only))
         return true;
+    if (comm->thread_only)
+        return false;
     return spr_list_empty(&comm->running) && comm->background == 0;
 }
 

@@ -154,11 +154,9 @@ static void on_sent(struct spr_link *link, struct spr_tx *tx)
 
 /* Posting -------------------------------------------------------------------------------------- */
 
-static uint32_t eager_cost(size_t bytes) { return (uint32_t)bytes + SPR_FRAME_BYTES; }
-
 static bool eager_fits(const struct spr_channel_peer *p, size_t bytes)
 {
-    return p->eager_sent - p->eager_acked + eager_cost(bytes) <=
+    return p->eager_sent - p->eager_acked + spr_eager_cost(bytes) <=
            (uint32_t)p->channel->options->eager_window;
 }
 
@@ -189,7 +187,7 @@ void spr_channel_send(struct spr_channel *ch, struct spr_send *s)
         return;
     }
     if (s->eager && eager_fits(p, s->bytes)) {
-        p->eager_sent += eager_cost(s->bytes);
+        p->eager_sent += spr_eager_cost(s->bytes);
         send_data(p, s);
         return;
     }
@@ -203,39 +201,6 @@ void spr_channel_send(struct spr_channel *ch, struct spr_send *s)
     spr_list_push_back(&p->waiting, &s->node);
     if (s->eager)
         spr_channel_send_control(p, SPR_FRAME_REQUEST, s->operation, s->step, 0, 0, NULL);
-}
-
-/* A receive meets eager data that came before it. */
-static void deliver_early(struct spr_channel_peer *p, struct spr_recv *r, struct early *e)
-{
-    spr_status status = SPR_OK;
-
-    if (e->descriptor != r->descriptor)
-        status = SPR_ERR_MISMATCH;
-    else if (e->bytes > r->capacity)
-        status = SPR_ERR_PROTO;
-    if (status) {
-        spr_channel_drop_early(p, e);
-        spr_channel_fail(p, status, status == SPR_ERR_MISMATCH ? "called something else at this point"
-                                                               : "sent more than the plan says");
-        r->done(r, status);
-        return;
-    }
-    r->bytes = e->bytes;
-    p->eager_consumed += eager_cost(e->bytes);
-    if (r->into) {
-        memcpy(r->into, e->data, e->bytes);
-        r->data = r->into;
-        spr_channel_drop_early(p, e);
-    } else {
-        r->data = e->data;
-        r->token = e->data;
-        r->copied = true;
-        e->data = NULL;
-        spr_channel_drop_early(p, e);
-    }
-    spr_channel_report_credit(p);
-    r->done(r, SPR_OK);
 }
 
 void spr_channel_receive(struct spr_channel *ch, struct spr_recv *r)
@@ -252,7 +217,7 @@ void spr_channel_receive(struct spr_channel *ch, struct spr_recv *r)
     if (!ch->status && r->eager) {
         e = find_early(p, EARLY_DATA, r->operation, r->step);
         if (e) {
-            deliver_early(p, r, e);
+            spr_channel_deliver_early(p, r, e);
             return;
         }
     }

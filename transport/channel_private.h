@@ -22,6 +22,10 @@ struct early {
     void *data; /* EARLY_DATA: spr_malloc'ed, at least one byte */
 };
 
+/* What an eager message takes of the window. */
+static inline uint32_t spr_eager_cost(size_t bytes) { return (uint32_t)bytes + SPR_FRAME_BYTES; }
+/* A receive that is in no list meets eager data that came before it. */
+void spr_channel_deliver_early(struct spr_channel_peer *p, struct spr_recv *r, struct early *e);
 /* Unlink and free, data included. */
 void spr_channel_drop_early(struct spr_channel_peer *p, struct early *e);
 /* Fail the communicator because of a peer. */

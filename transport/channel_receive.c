@@ -212,6 +212,39 @@ static void on_bye(struct spr_channel_peer *p, uint32_t next_operation)
         spr_channel_fail(p, SPR_ERR_RANK_LOST, "the rank has left");
 }
 
+/* A receive meets eager data that came before it. */
+void spr_channel_deliver_early(struct spr_channel_peer *p, struct spr_recv *r, struct early *e)
+{
+    spr_status status = SPR_OK;
+
+    if (e->descriptor != r->descriptor)
+        status = SPR_ERR_MISMATCH;
+    else if (e->bytes > r->capacity)
+        status = SPR_ERR_PROTO;
+    if (status) {
+        spr_channel_drop_early(p, e);
+        spr_channel_fail(p, status, status == SPR_ERR_MISMATCH ? "called something else at this point"
+                                                               : "sent more than the plan says");
+        r->done(r, status);
+        return;
+    }
+    r->bytes = e->bytes;
+    p->eager_consumed += spr_eager_cost(e->bytes);
+    if (r->into) {
+        memcpy(r->into, e->data, e->bytes);
+        r->data = r->into;
+        spr_channel_drop_early(p, e);
+    } else {
+        r->data = e->data;
+        r->token = e->data;
+        r->copied = true;
+        e->data = NULL;
+        spr_channel_drop_early(p, e);
+    }
+    spr_channel_report_credit(p);
+    r->done(r, SPR_OK);
+}
+
 static void on_data(struct spr_channel_peer *p, const struct spr_frame *f, const void *data,
                     void *token)
 {
@@ -226,6 +259,12 @@ static void on_data(struct spr_channel_peer *p, const struct spr_frame *f, const
         struct early *e = p->arriving;
         p->arriving = NULL;
         spr_list_push_back(&p->early, &e->node);
+        /* Its receive may have been posted while the payload was under way. */
+        r = find_receive(p, e->operation, e->step);
+        if (r) {
+            spr_list_remove(&r->node);
+            spr_channel_deliver_early(p, r, e);
+        }
         return;
     }
     if (!r)
@@ -233,7 +272,7 @@ static void on_data(struct spr_channel_peer *p, const struct spr_frame *f, const
     spr_trace_add(p->channel->trace, spr_now_ns(p->channel->clock), SPR_EV_RECV, p->rank,
                   (uint64_t)f->operation << 32 | f->step, f->bytes, 0);
     if (f->arg) {
-        p->eager_consumed += (uint32_t)f->bytes + SPR_FRAME_BYTES;
+        p->eager_consumed += spr_eager_cost(f->bytes);
         spr_channel_report_credit(p);
     }
     r->data = data;

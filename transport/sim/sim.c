@@ -10,7 +10,7 @@
 
 #define NEVER UINT64_MAX
 
-enum kind { FRAME, SENT, DOWN };
+enum kind { HEADER, PAYLOAD, SENT, DOWN };
 
 /* Something that happens to a rank at a time. */
 struct event {
@@ -19,7 +19,7 @@ struct event {
     int peer;
     struct spr_tx *tx; /* SENT */
     struct spr_frame header;
-    char *data; /* FRAME: own copy, or NULL */
+    char *data; /* PAYLOAD: own copy, or NULL */
     struct spr_list borrowed; /* on sim_rank.borrowed while the layer above keeps the data */
 };
 
@@ -28,6 +28,7 @@ struct sim_link {
     uint64_t last_arrival_ns; /* at the peer: keeps the link in order */
     uint64_t frames;          /* sent so far */
     uint64_t corrupt_nth;     /* NEVER: none */
+    struct spr_rx rx;         /* where the payload goes whose header has arrived */
     bool cut, killed, reported;
 };
 
@@ -338,7 +339,8 @@ static void sim_send(struct spr_link *link, struct spr_tx *tx)
     struct sim_rank *r = rank_of(link->transport), *to = &r->sim->ranks[link->peer];
     struct sim_link *l = &r->links[link->peer];
     uint64_t bytes = SPR_FRAME_BYTES + tx->header.bytes, left = now_ns(r->sim), arrival;
-    struct event *e, *sent;
+    uint64_t previous = l->last_arrival_ns, first;
+    struct event *e, *head, *sent;
     bool lost = l->cut || l->killed || link->state == SPR_LINK_DOWN || killed(to);
 
     arrival = lost ? 0 : arrival_ns(r, to, l, bytes, &left);
@@ -352,8 +354,11 @@ static void sim_send(struct spr_link *link, struct spr_tx *tx)
     l->frames++;
     if (lost || to->closed)
         return;
-    e = new_event(to, FRAME, arrival, r->rank);
-    assert(e);
+    /* The header is there when the first bytes are; things may happen before the last one comes. */
+    first = arrival - spr_min_u64(transfer_ns(to, bytes), arrival - previous - 1);
+    head = new_event(to, HEADER, first, r->rank);
+    e = new_event(to, PAYLOAD, arrival, r->rank);
+    assert(head && e);
     e->header = tx->header;
     if (tx->header.bytes) {
         e->data = spr_malloc(tx->header.bytes);
@@ -362,6 +367,7 @@ static void sim_send(struct spr_link *link, struct spr_tx *tx)
     }
     if (l->frames - 1 == l->corrupt_nth)
         flip_a_bit(r->sim, e);
+    head->header = e->header;
 }
 
 static void link_down(struct sim_rank *r, struct sim_link *l, spr_status why, const char *text)
@@ -373,28 +379,34 @@ static void link_down(struct sim_rank *r, struct sim_link *l, spr_status why, co
     r->transport.params.events->down(&l->link, why, text);
 }
 
+static void deliver_header(struct sim_rank *r, struct event *e)
+{
+    struct sim_link *l = &r->links[e->peer];
+    spr_status status;
+
+    if (l->killed || l->link.state != SPR_LINK_UP)
+        return;
+    l->rx = (struct spr_rx){SPR_SINK_DROP, NULL};
+    status = r->transport.params.events->header(&l->link, &e->header, &l->rx);
+    if (status)
+        link_down(r, l, status, spr_status_string(status));
+}
+
 /* Returns true when the layer above keeps the event's data. */
-static bool deliver(struct sim_rank *r, struct event *e)
+static bool deliver_payload(struct sim_rank *r, struct event *e)
 {
     struct sim_link *l = &r->links[e->peer];
     const struct spr_link_events *up = r->transport.params.events;
-    struct spr_rx rx = {SPR_SINK_DROP, NULL};
-    spr_status status;
 
     if (l->killed || l->link.state != SPR_LINK_UP)
         return false;
     r->transport.params.counters->received_bytes += SPR_FRAME_BYTES + e->header.bytes;
     r->transport.params.counters->received_frames++;
-    status = up->header(&l->link, &e->header, &rx);
-    if (status) {
-        link_down(r, l, status, spr_status_string(status));
-        return false;
-    }
-    if (rx.sink == SPR_SINK_INTO && e->header.bytes)
-        memcpy(rx.into, e->data, e->header.bytes);
-    if (rx.sink == SPR_SINK_INTO) {
-        up->payload(&l->link, &e->header, rx.into, NULL);
-    } else if (rx.sink == SPR_SINK_BORROW && e->data) {
+    if (l->rx.sink == SPR_SINK_INTO && e->header.bytes)
+        memcpy(l->rx.into, e->data, e->header.bytes);
+    if (l->rx.sink == SPR_SINK_INTO) {
+        up->payload(&l->link, &e->header, l->rx.into, NULL);
+    } else if (l->rx.sink == SPR_SINK_BORROW && e->data) {
         spr_list_push_back(&r->borrowed, &e->borrowed);
         up->payload(&l->link, &e->header, e->data, e);
         return true;
@@ -424,8 +436,10 @@ static int sim_progress(struct spr_transport *t)
         bool kept = false;
         if (e->kind == SENT)
             r->transport.params.events->sent(&r->links[e->peer].link, e->tx);
-        else if (e->kind == FRAME)
-            kept = deliver(r, e);
+        else if (e->kind == HEADER)
+            deliver_header(r, e);
+        else if (e->kind == PAYLOAD)
+            kept = deliver_payload(r, e);
         else if (r->links[e->peer].link.transport)
             link_down(r, &r->links[e->peer], SPR_ERR_LINK, "end of file");
         if (!kept)
