@@ -29,6 +29,7 @@ test_scripts =
 test_programs += \
 	tests/unit/test_auth \
 	tests/unit/test_identity \
+	tests/unit/test_ranks \
 	tests/unit/test_secret \
 	tests/multi/test_bootstrap \
 	tests/multi/test_bootstrap_faults \

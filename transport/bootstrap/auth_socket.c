@@ -21,7 +21,7 @@ static bool push(struct spr_auth *a, int fd, const uint8_t *data, size_t bytes)
     else if (errno == EAGAIN || errno == EWOULDBLOCK)
         return false;
     else if (errno != EINTR)
-        spr_auth_broken(a, "sending the handshake failed", errno);
+        spr_auth_broken(a, "the connection failed", errno);
     return true;
 }
 
@@ -36,7 +36,7 @@ static bool pull(struct spr_auth *a, int fd, uint8_t *into, size_t bytes)
     else if (errno == EAGAIN || errno == EWOULDBLOCK)
         return false;
     else if (errno != EINTR)
-        spr_auth_broken(a, "receiving the handshake failed", errno);
+        spr_auth_broken(a, "the connection failed", errno);
     return true;
 }
 

@@ -77,7 +77,9 @@ struct spr_root *spr_root_of(const spr_bootstrap *boot)
 
 const char *spr_root_waited(const struct spr_root *r, char *buf, size_t bytes)
 {
-    snprintf(buf, bytes, "%.3g s", (double)(spr_monotonic_ns() - r->start_ns) * 1e-9);
+    double seconds = (double)(spr_monotonic_ns() - r->start_ns) * 1e-9;
+
+    snprintf(buf, bytes, seconds < 9.5 ? "%.2g s" : "%.0f s", seconds);
     return buf;
 }
 

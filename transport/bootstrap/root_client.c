@@ -62,10 +62,23 @@ static void try_again_later(struct spr_root *r, spr_status status, const char *w
     }
 }
 
+/* "10.0.0.1:1234: ", or nothing when that is what the user called the root. */
+static const char *which(const struct spr_root *r, const struct spr_address *a, char *buf,
+                         size_t bytes)
+{
+    char text[160];
+    bool same;
+
+    spr_address_text(a, text, sizeof(text));
+    same = strcmp(text, r->place.text) == 0;
+    snprintf(buf, bytes, "%s%s", same ? "" : text, same ? "" : ": ");
+    return buf;
+}
+
 static void attempt(struct spr_root *r)
 {
     struct spr_root_client *cl = &r->client;
-    char why[400] = "", to[160];
+    char why[400] = "", to[170];
     const struct spr_address *a;
     uint64_t most;
     int fd;
@@ -77,7 +90,11 @@ static void attempt(struct spr_root *r)
     a = &r->place.list[cl->tried++ % r->place.count];
     fd = spr_address_connect(a);
     if (fd < 0) {
-        snprintf(why, sizeof(why), "%s: %m", spr_address_text(a, to, sizeof(to)));
+        int saved_errno = errno;
+
+        which(r, a, to, sizeof(to));
+        errno = saved_errno;
+        snprintf(why, sizeof(why), "%s%m", to);
         try_again_later(r, SPR_ERR_BOOTSTRAP, why);
         return;
     }
@@ -95,7 +112,7 @@ static spr_status prove(struct spr_root *r)
 {
     struct spr_root_client *cl = &r->client;
     spr_status status = spr_auth_drive(&cl->conn.auth, cl->conn.fd, &cl->events);
-    char why[400], to[160];
+    char why[400], to[170];
 
     if (status == SPR_OK) {
         cl->proven = true;
@@ -109,10 +126,11 @@ static spr_status prove(struct spr_root *r)
     if (status == SPR_IN_PROGRESS) {
         if (spr_monotonic_ns() < cl->give_up_ns)
             return SPR_IN_PROGRESS;
-        snprintf(why, sizeof(why), "%s does not answer", to);
+        snprintf(why, sizeof(why), "%sno answer", which(r, &cl->conn.address, to, sizeof(to)));
         status = SPR_ERR_BOOTSTRAP;
     } else {
-        snprintf(why, sizeof(why), "%s: %s", to, cl->conn.auth.detail);
+        snprintf(why, sizeof(why), "%s%s", which(r, &cl->conn.address, to, sizeof(to)),
+                 cl->conn.auth.detail);
     }
     try_again_later(r, status, why);
     return SPR_IN_PROGRESS;
