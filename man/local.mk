@@ -2,6 +2,7 @@
 # A page: one line here.
 
 dist_man_MANS += \
+	man/sparring-perf.1 \
 	man/sparring-run.1 \
 	man/sparring.7 \
 	man/sparring.conf.5 \

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * sparring-perf as its users see it: each test runs a shell line in which $PERF is the program and
+ * $RUN starts it as the ranks of a job.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { TEXT_BYTES = 64 * 1024, MAX_ROWS = 64 };
+
+/* What the last run() gave. */
+static struct {
+    int code;
+    char output[TEXT_BYTES];
+    char error[TEXT_BYTES];
+} result;
+
+/* A row of the table. */
+struct row {
+    size_t size, count;
+    char type[16], op[16], algorithm[32], density[16], ratio[16];
+    double time_us, p50_us, p99_us;
+    char algbw[16], busbw[16], wirebw[16], wrong[16], relerr[16];
+};
+static struct row rows[MAX_ROWS];
+static size_t row_count;
+
+static void read_back(int fd, char *text)
+{
+    ssize_t got = pread(fd, text, TEXT_BYTES - 1, 0);
+    text[got > 0 ? got : 0] = '\0';
+    close(fd);
+}
+
+static void run(const char *line)
+{
+    int output = memfd_create("output", MFD_CLOEXEC);
+    int error = memfd_create("error", MFD_CLOEXEC);
+    int status = 0;
+    assert_true(output >= 0 && error >= 0);
+    assert_true(fcntl(output, F_SETFL, O_APPEND) == 0 && fcntl(error, F_SETFL, O_APPEND) == 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        dup2(output, STDOUT_FILENO);
+        dup2(error, STDERR_FILENO);
+        execl("/bin/sh", "sh", "-c", line, (char *)NULL);
+        _exit(99);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    read_back(output, result.output);
+    read_back(error, result.error);
+}
+
+/* Run, and take the table apart. */
+static void measure(const char *line)
+{
+    run(line);
+    if (result.code != 0)
+        fail_msg("exit code %d of: %s\n%s%s", result.code, line, result.output, result.error);
+    row_count = 0;
+    for (char *at = result.output; *at != '\0'; at += strcspn(at, "\n"), at += *at == '\n') {
+        struct row *row = &rows[row_count];
+        if (*at == '#')
+            continue;
+        assert_true(row_count < MAX_ROWS);
+        int fields =
+            sscanf(at, "%zu %zu %15s %15s %31s %15s %15s %lf %lf %lf %15s %15s %15s %15s %15s",
+                   &row->size, &row->count, row->type, row->op, row->algorithm, row->density,
+                   row->ratio, &row->time_us, &row->p50_us, &row->p99_us, row->algbw, row->busbw,
+                   row->wirebw, row->wrong, row->relerr);
+        if (fields != 15)
+            fail_msg("%d fields of 15 in: %.160s", fields, at);
+        row_count++;
+    }
+}
+
+static void assert_has(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL)
+        fail_msg("'%s' is missing in:\n%s", part, text);
+}
+
+static int count(const char *text, const char *part)
+{
+    int found = 0;
+    for (; (text = strstr(text, part)) != NULL; text += strlen(part))
+        found++;
+    return found;
+}
+
+static void wrong_usage_is_one_line_and_code_2(void **state)
+{
+    static const struct {
+        const char *arguments;
+        const char *text;
+    } cases[] = {
+        {"-b", "a value is missing after -b"},
+        {"--frobnicate", "unknown option --frobnicate"},
+        {"-x", "unknown option -x"},
+        {"--help=1", "--help takes no value"},
+        {"frobnicate", "unknown collective 'frobnicate'"},
+        {"allreduce barrier", "one collective only"},
+        {"sendrecv", "UNSUPPORTED"},
+        {"-b 0", "--begin wants a size"},
+        {"-b 1K -e 4", "-b is larger than -e"},
+        {"-b 4 --elements 3", "excludes -b"},
+        {"-f 1", "--factor wants"},
+        {"-n 0", "--iterations wants"},
+        {"-n 3x", "not '3x'"},
+        {"-c 2", "--check wants 0 or 1"},
+        {"-d fp8", "--datatype wants"},
+        {"-o mean", "--op wants"},
+        {"--algo quick", "there is: auto, all, flat"},
+        {"--seed -1", "--seed wants"},
+        {"--density 1%", "of sparse collectives"},
+        {"--baseline", "of sparse collectives"},
+        {"--codec fp16", "of compressed_allreduce"},
+        {"sparse_allreduce --density 0", "--density wants"},
+        {"sparse_allreduce --density 1%,,2%", "--density wants"},
+        {"sparse_allreduce --density 101%", "--density wants"},
+        {"sparse_allreduce -d fp64", "fp32"},
+        {"sparse_allreduce -o max", "sum or avg"},
+        {"sparse_allreduce --pattern stripes", "--pattern wants"},
+        {"sparse_allreduce --overlap 101", "--overlap wants"},
+        {"sparse_allreduce --result tree", "--result wants"},
+        {"compressed_allreduce --result list", "of sparse_allreduce"},
+        {"compressed_allreduce --codec topk:rate=1", "unknown option \"rate\""},
+        {"compressed_allreduce --codec topk:ratio=1% --density 1%", "exclude each other"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char line[256];
+        snprintf(line, sizeof line, "$PERF %s", cases[i].arguments);
+        run(line);
+        if (result.code != 2)
+            fail_msg("exit code %d of: %s\n%s", result.code, line, result.error);
+        assert_has(result.error, cases[i].text);
+        assert_int_equal(count(result.error, "\n"), 1);
+        assert_string_equal(result.output, "");
+    }
+}
+
+static void only_rank_0_complains_about_usage(void **state)
+{
+    (void)state;
+    run("$RUN -n 3 -- $PERF -b zero");
+    assert_int_equal(result.code, 2);
+    assert_int_equal(count(result.error, "--begin wants"), 1);
+    run("$RUN -n 3 -- $PERF --transport pigeon");
+    assert_int_equal(result.code, 2);
+    assert_int_equal(count(result.error, "unknown transport 'pigeon'"), 1);
+}
+
+static void help_goes_to_standard_output(void **state)
+{
+    (void)state;
+    run("$PERF --help");
+    assert_int_equal(result.code, 0);
+    assert_has(result.output, "--density LIST");
+    run("$PERF --version");
+    assert_has(result.output, "sparring-perf ");
+    run("$PERF --algo help");
+    assert_has(result.output, "sparse_allreduce  auto");
+    run("$PERF --codec help");
+    assert_has(result.output, "topk");
+    assert_string_equal(result.error, "");
+}
+
+static void one_rank_alone_works(void **state)
+{
+    static const char *const lines[] = {
+        "$PERF -b 4 -e 64K -f 16 -n 2",
+        "$PERF reduce_scatter -b 4 -e 4K -f 16 -n 2",
+        "$PERF barrier -n 2",
+        "$PERF sparse_allreduce -b 4 -e 64K -f 16 -n 2 --result both",
+        "$PERF compressed_allreduce -b 4 -e 64K -f 16 -n 2",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        measure(lines[i]);
+        assert_true(row_count > 0);
+        for (size_t k = 0; k < row_count; k++)
+            assert_string_equal(rows[k].wrong, "0");
+    }
+}
+
+static void every_algorithm_has_its_row(void **state)
+{
+    (void)state;
+    measure("$RUN -n 3 -- $PERF -b 64 -e 4K -f 8 -n 3 --algo all --transport shm");
+    assert_int_equal(row_count, 9); /* 64, 512, 4096 bytes; flat, direct, ring */
+    assert_string_equal(rows[0].algorithm, "flat");
+    assert_string_equal(rows[1].algorithm, "direct");
+    assert_string_equal(rows[2].algorithm, "ring");
+    assert_int_equal(rows[8].size, 4096);
+    assert_int_equal(rows[8].count, 1024);
+    assert_string_equal(rows[8].density, "-");
+    assert_has(result.output, "3 ranks on 1 host, transport shm");
+    assert_has(result.output, "Out of bounds values : 0 OK");
+}
+
+static void every_type_and_operation_is_right(void **state)
+{
+    static const char *const types[] = {"fp32", "fp64", "fp16", "bf16", "int32", "int64"};
+    static const char *const ops[] = {"sum", "avg", "min", "max"};
+    (void)state;
+    for (size_t t = 0; t < 6; t++)
+        for (size_t o = 0; o < 4; o++) {
+            char line[160];
+            snprintf(line, sizeof line,
+                     "$RUN -n 3 -- $PERF %s -b 40 -e 40K -f 32 -n 1 -w 0 -d %s -o %s",
+                     (t + o) % 2 == 0 ? "allreduce" : "reduce_scatter", types[t], ops[o]);
+            measure(line);
+            assert_true(row_count > 1);
+            assert_string_equal(rows[0].type, types[t]);
+            assert_string_equal(rows[0].op, ops[o]);
+            for (size_t k = 0; k < row_count; k++)
+                assert_string_equal(rows[k].wrong, "0");
+        }
+}
+
+static void copies_are_of_parts_or_of_the_root(void **state)
+{
+    (void)state;
+    measure("$RUN -n 3 -- $PERF allgather -b 1200 -e 1200 -n 2");
+    assert_int_equal(row_count, 1);
+    assert_int_equal(rows[0].size, 1200);
+    assert_int_equal(rows[0].count, 100);
+    assert_string_equal(rows[0].op, "none");
+    assert_string_equal(rows[0].wrong, "0");
+    measure("$RUN -n 3 -- $PERF broadcast -b 1200 -e 1200 -n 2");
+    assert_int_equal(rows[0].count, 300);
+    assert_string_equal(rows[0].wrong, "0");
+}
+
+static void a_sparse_sum_is_exact_for_every_pattern(void **state)
+{
+    static const char *const patterns[] = {"uniform", "layers", "cluster", "zipf"};
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        char line[200];
+        snprintf(line, sizeof line,
+                 "$RUN -n 3 -- $PERF sparse_allreduce --elements 100001 -n 1 -w 0 --pattern %s "
+                 "--density 0.1%%,0.05,100%% --overlap %d --result both -o avg",
+                 patterns[i], (int)i * 30);
+        measure(line);
+        assert_int_equal(row_count, 3);
+        assert_string_equal(rows[0].density, "0.1%");
+        assert_string_equal(rows[2].density, "100%");
+        for (size_t k = 0; k < row_count; k++) {
+            assert_string_equal(rows[k].wrong, "0");
+            assert_string_equal(rows[k].relerr, "0.00e+00");
+        }
+        /* A hundred times fewer elements are many times fewer bytes. */
+        assert_true(strtod(rows[0].ratio, NULL) > 10 * strtod(rows[2].ratio, NULL));
+    }
+}
+
+static void the_best_dense_row_stands_beside(void **state)
+{
+    (void)state;
+    measure("$RUN -n 2 -- $PERF sparse_allreduce -b 64K -e 64K -n 3 --baseline --algo all");
+    assert_true(row_count >= 3);
+    assert_string_equal(rows[0].density, "1%");
+    assert_string_equal(rows[1].density, "-");
+    assert_int_equal(count(result.output, "# sparse "), 1);
+    measure(
+        "$RUN -n 2 -- $PERF compressed_allreduce -b 64K -e 64K -n 3 --baseline --density 1%,10%");
+    assert_int_equal(row_count, 4);
+    assert_int_equal(count(result.output, "# compressed "), 2);
+    assert_int_equal(count(result.output, ", lossy (relerr"), 2);
+}
+
+static void what_a_codec_sends_is_summed_exactly(void **state)
+{
+    static const char *const codecs[] = {"topk", "topk:ratio=5%+fp16",        "topk+bf16", "none",
+                                         "fp16", "topk:ratio=1%,feedback=off"};
+    (void)state;
+    for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++) {
+        char line[160];
+        snprintf(line, sizeof line,
+                 "$RUN -n 3 -- $PERF compressed_allreduce -b 40K -e 80K -f 2 -n 4 --codec %s",
+                 codecs[i]);
+        measure(line);
+        assert_int_equal(row_count, 2);
+        assert_string_equal(rows[0].op, "avg");
+        assert_string_equal(rows[1].wrong, "0");
+        assert_true(strtod(rows[1].relerr, NULL) < 0.5);
+    }
+}
+
+static void json_is_json(void **state)
+{
+    (void)state;
+    run("$PERF --json - -b 4 -e 4 -n 1");
+    if (strstr(result.error, "libjansson") != NULL)
+        skip();
+    run("$RUN -n 2 -- $PERF --json - -b 1K -e 1K -n 3 sparse_allreduce --baseline | python3 -c '"
+        "import json, sys\n"
+        "j = json.load(sys.stdin)\n"
+        "assert j[\"schema\"] == 1 and j[\"ranks\"] == 2 and j[\"hosts\"] == 1\n"
+        "assert j[\"command\"][1:3] == [\"--json\", \"-\"]\n"
+        "sparse, dense = j[\"rows\"]\n"
+        "assert sparse[\"collective\"] == \"sparse_allreduce\"\n"
+        "assert dense[\"collective\"] == \"allreduce\"\n"
+        "assert sparse[\"density\"] == 0.01 and dense[\"density\"] is None\n"
+        "assert sparse[\"elements\"] == 256 and sparse[\"bytes\"] == 1024\n"
+        "assert sparse[\"iterations\"] == 3 and sparse[\"wrong\"] == 0\n"
+        "assert dense[\"sent_bytes\"] >= 1024 and dense[\"recv_bytes\"] >= 1024\n"
+        "t = sparse[\"time_us\"]\n"
+        "assert 0 < t[\"min\"] <= t[\"p50\"] <= t[\"p99\"] <= t[\"max\"]\n"
+        "assert set(sparse) - set(dense) == {\"phase_us\"}\n"
+        "assert set(sparse[\"phase_us\"]) == "
+        "{\"select\", \"encode\", \"reduce_scatter\", \"merge\", \"allgather\", \"decode\"}\n"
+        "print(\"good\")'");
+    assert_string_equal(result.output, "good\n");
+    assert_has(result.error, "sparse_allreduce"); /* the table */
+}
+
+/* One file of a trace; rank r has its large elements at r, r + 10, ... */
+static void write_trace(const char *folder, uint32_t rank, uint32_t step, uint32_t ranks)
+{
+    struct {
+        char magic[8];
+        uint32_t version, rank, step, ranks;
+        uint64_t elements;
+    } header = {"SPRTRACE", 1, rank, step, ranks, 1000};
+    float x[1000];
+    char path[256];
+    for (uint32_t i = 0; i < 1000; i++)
+        x[i] = (float)(i % 10 == rank ? 100 : 1) + (float)(step + i % 7) / 8;
+    memcpy(header.magic, "SPRTRACE", 8);
+    snprintf(path, sizeof path, "%s/step%u.rank%u.f32", folder, step, rank);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(&header, sizeof header, 1, file), 1);
+    assert_int_equal(fwrite(x, sizeof x, 1, file), 1);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void a_trace_is_replayed(void **state)
+{
+    char folder[] = "/tmp/sparring-trace-XXXXXX", line[512];
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    for (uint32_t step = 3; step < 12; step += 4)
+        for (uint32_t rank = 0; rank < 2; rank++)
+            write_trace(folder, rank, step, 2);
+    static const char *const collectives[] = {"sparse_allreduce --result both",
+                                              "compressed_allreduce"};
+    for (int i = 0; i < 2; i++) {
+        snprintf(line, sizeof line, "$RUN -n 2 -- $PERF %s --pattern trace:%s --density 10%% -n 7",
+                 collectives[i], folder);
+        measure(line);
+        assert_int_equal(row_count, 1);
+        assert_int_equal(rows[0].count, 1000);
+        assert_string_equal(rows[0].wrong, "0");
+    }
+    snprintf(line, sizeof line, "$RUN -n 3 -- $PERF sparse_allreduce --pattern trace:%s", folder);
+    run(line);
+    assert_int_equal(result.code, 1);
+    assert_has(result.error, "is a trace of 2 ranks, not of 3");
+    snprintf(
+        line, sizeof line,
+        "truncate -s 99 %s/step7.rank1.f32; $RUN -n 2 -- $PERF sparse_allreduce --pattern trace:%s",
+        folder, folder);
+    run(line);
+    assert_int_equal(result.code, 1);
+    assert_has(result.error, "step7.rank1.f32 has another length than its header says");
+    snprintf(line, sizeof line, "rm -r %s", folder);
+    run(line);
+}
+
+static void a_seed_gives_the_same_bytes_again(void **state)
+{
+    struct row first;
+    (void)state;
+    measure("$RUN -n 2 -- $PERF sparse_allreduce -b 256K -e 256K -n 1 --seed 7");
+    first = rows[0];
+    measure("$RUN -n 2 -- $PERF sparse_allreduce -b 256K -e 256K -n 1 --seed 7");
+    assert_string_equal(rows[0].ratio, first.ratio);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_usage_is_one_line_and_code_2),
+        cmocka_unit_test(only_rank_0_complains_about_usage),
+        cmocka_unit_test(help_goes_to_standard_output),
+        cmocka_unit_test(one_rank_alone_works),
+        cmocka_unit_test(every_algorithm_has_its_row),
+        cmocka_unit_test(every_type_and_operation_is_right),
+        cmocka_unit_test(copies_are_of_parts_or_of_the_root),
+        cmocka_unit_test(a_sparse_sum_is_exact_for_every_pattern),
+        cmocka_unit_test(the_best_dense_row_stands_beside),
+        cmocka_unit_test(what_a_codec_sends_is_summed_exactly),
+        cmocka_unit_test(json_is_json),
+        cmocka_unit_test(a_trace_is_replayed),
+        cmocka_unit_test(a_seed_gives_the_same_bytes_again),
+    };
+    const char *folder = getenv("top_builddir");
+    char path[4096];
+    snprintf(path, sizeof path, "%s/tools/sparring-run --timeout 60",
+             folder != NULL ? folder : ".");
+    setenv("RUN", path, 1);
+    snprintf(path, sizeof path, "%s/tools/sparring-perf", folder != NULL ? folder : ".");
+    setenv("PERF", path, 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
