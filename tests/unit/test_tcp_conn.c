@@ -183,14 +183,11 @@ static void put_on_wire(struct pair *p)
 static spr_status take_from_wire(struct pair *p, const char **why)
 {
     struct iovec iov[2];
-    bool whole, may_wait = spr_rng_below(&p->rng, 2) != 0;
-    int n = spr_tcp_conn_want(&p->rx, iov, may_wait, &whole);
+    int n = spr_tcp_conn_want(&p->rx, iov);
     size_t asked = iov[0].iov_len + (n > 1 ? iov[1].iov_len : 0), total, done = 0;
 
     assert_true(n == 1 || n == 2);
     assert_true(asked > 0);
-    if (whole)
-        assert_true(n == 1 && may_wait && asked >= SPR_TCP_LARGE_BYTES);
     total = some(p, spr_min_size(asked, p->wire_bytes));
     for (int i = 0; i < n && done < total; i++) {
         size_t k = spr_min_size(total - done, iov[i].iov_len);
@@ -233,11 +230,10 @@ static void bulk_data_is_not_read_ahead(void **state)
     struct pair *p = make_pair();
     struct iovec iov[2];
     const char *why = "";
-    bool whole;
 
     (void)state;
     /* Idle: as much as the buffer holds. */
-    assert_int_equal(spr_tcp_conn_want(&p->rx, iov, true, &whole), 1);
+    assert_int_equal(spr_tcp_conn_want(&p->rx, iov), 1);
     assert_int_equal(iov[0].iov_len, SPR_TCP_AHEAD_BYTES);
     while (frame_bytes(p->seed, p->received) < 2 * SPR_TCP_AHEAD_BYTES)
         p->received++;
@@ -247,12 +243,9 @@ static void bulk_data_is_not_read_ahead(void **state)
         p->rng.counter++;
     while (spr_rng_below(&(struct spr_rng){p->rng.seed, p->rng.counter}, 3) == SPR_SINK_DROP);
     assert_int_equal(spr_tcp_conn_received(&p->rx, SPR_FRAME_BYTES, &why), SPR_OK);
-    /* Bulk: exactly the rest, or the rest and a header. */
-    assert_int_equal(spr_tcp_conn_want(&p->rx, iov, true, &whole), 1);
-    assert_true(whole);
+    /* Bulk: the rest of the payload in its place, and one header. */
+    assert_int_equal(spr_tcp_conn_want(&p->rx, iov), 2);
     assert_int_equal(iov[0].iov_len, frame_bytes(p->seed, p->received));
-    assert_int_equal(spr_tcp_conn_want(&p->rx, iov, false, &whole), 2);
-    assert_false(whole);
     assert_int_equal(iov[1].iov_len, SPR_FRAME_BYTES);
     assert_true(spr_tcp_conn_mid_frame(&p->rx));
     free_pair(p);

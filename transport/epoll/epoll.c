@@ -66,9 +66,8 @@ static int receive(struct link *l)
         size_t asked;
         spr_status status;
         ssize_t n;
-        bool whole;
 
-        m.msg_iovlen = (size_t)spr_tcp_conn_want(c, iov, false, &whole);
+        m.msg_iovlen = (size_t)spr_tcp_conn_want(c, iov);
         asked = iov[0].iov_len + (m.msg_iovlen > 1 ? iov[1].iov_len : 0);
         n = recvmsg(l->tcp.fd, &m, 0);
         if (n < 0 && errno == EINTR)

@@ -75,20 +75,15 @@ void spr_tcp_conn_free(struct spr_tcp_conn *c)
 
 static size_t ahead_bytes(const struct spr_tcp_conn *c) { return c->ahead_end - c->ahead_begin; }
 
-int spr_tcp_conn_want(struct spr_tcp_conn *c, struct iovec iov[2], bool may_wait, bool *whole)
+int spr_tcp_conn_want(struct spr_tcp_conn *c, struct iovec iov[2])
 {
     size_t room;
 
-    *whole = false;
     if (c->in_payload && c->rx_to) {
         size_t left = c->frame.bytes - c->rx_done;
         assert(left > 0 && ahead_bytes(c) == 0);
         c->ahead_begin = c->ahead_end = 0;
         iov[0] = (struct iovec){c->rx_to + c->rx_done, left};
-        if (may_wait && left >= SPR_TCP_LARGE_BYTES) {
-            *whole = true;
-            return 1;
-        }
         room = c->frame.bytes >= SPR_TCP_LARGE_BYTES ? SPR_FRAME_BYTES : SPR_TCP_AHEAD_BYTES;
         iov[1] = (struct iovec){c->ahead, room};
         return 2;

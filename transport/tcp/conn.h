@@ -68,12 +68,8 @@ spr_status spr_tcp_conn_init(struct spr_tcp_conn *c, struct spr_link *link,
 void spr_tcp_conn_stop(struct spr_tcp_conn *c);
 void spr_tcp_conn_free(struct spr_tcp_conn *c);
 
-/*
- * Where the next bytes go: 1 or 2 vectors. *whole: wait for all of them, nothing that is needed now
- * is behind them (the remainder of a large payload, without reading ahead); only set when
- * `may_wait`.
- */
-int spr_tcp_conn_want(struct spr_tcp_conn *c, struct iovec iov[2], bool may_wait, bool *whole);
+/* Where the next bytes go: 1 or 2 vectors. */
+int spr_tcp_conn_want(struct spr_tcp_conn *c, struct iovec iov[2]);
 /* n bytes were received into them: upcalls. Not SPR_OK: take the link down with that status and
  * *why; CANCELED: an upcall stopped the connection. */
 spr_status spr_tcp_conn_received(struct spr_tcp_conn *c, size_t n, const char **why);

@@ -13,18 +13,18 @@
 /* ---- Prepare ----------------------------------------------------------------------------------
  */
 
+/* No MSG_WAITALL: it would spare completions, but the next header could not come in the same call,
+ * and the kernel would work for each segment all the same. */
 static bool prepare_rx(struct uring_transport *t, struct uring_link *l)
 {
     struct io_uring_sqe *sqe = uring_sqe(t);
-    bool whole;
     int n;
 
     if (!sqe)
         return false;
-    n = spr_tcp_conn_want(&l->tcp.conn, l->rx_iov, true, &whole);
+    n = spr_tcp_conn_want(&l->tcp.conn, l->rx_iov);
     if (n == 1) {
-        io_uring_prep_recv(sqe, l->tcp.fd, l->rx_iov[0].iov_base, l->rx_iov[0].iov_len,
-                           whole ? MSG_WAITALL : 0);
+        io_uring_prep_recv(sqe, l->tcp.fd, l->rx_iov[0].iov_base, l->rx_iov[0].iov_len, 0);
     } else {
         l->rx_msg = (struct msghdr){.msg_iov = l->rx_iov, .msg_iovlen = (size_t)n};
         io_uring_prep_recvmsg(sqe, l->tcp.fd, &l->rx_msg, 0);
