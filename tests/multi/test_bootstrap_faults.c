@@ -26,6 +26,10 @@
 #include "base/rng.h"
 #include "tests/multi/bootstrap_ranks.h"
 
+/* A moment after a deadline of one second, on a machine that has other things to do; far from the
+ * 30 s that those wait who are not told. */
+#define SOON (uint64_t)(5e9 * spr_time_factor())
+
 /* ---- Not all come ---- */
 
 static void missing_ranks_are_named(void **state)
@@ -42,7 +46,7 @@ static void missing_ranks_are_named(void **state)
     expect_text(1, SPR_ERR_BOOTSTRAP, "ranks 3, 5-7 of 8 did not arrive");
     expect_text(4, SPR_ERR_BOOTSTRAP, "ranks 3, 5-7 of 8 did not arrive");
     for (int rank = 0; rank < 3; rank++)
-        assert_true(outcomes[rank].ns < 2 * SECOND);
+        assert_true(outcomes[rank].ns < SOON);
 }
 
 static void a_missing_rank_0_is_named(void **state)
@@ -55,9 +59,9 @@ static void a_missing_rank_0_is_named(void **state)
     p.absent = 1;
     run(&p);
     expect_text(2, SPR_ERR_BOOTSTRAP, "rank 2 did not reach rank 0 at 127.0.0.1:");
-    expect_text(2, SPR_ERR_BOOTSTRAP, "within 1 s");
+    expect_text(2, SPR_ERR_BOOTSTRAP, "within 1");
     expect_text(2, SPR_ERR_BOOTSTRAP, "Connection refused");
-    assert_true(outcomes[2].ns < 2 * SECOND);
+    assert_true(outcomes[2].ns < SOON);
 }
 
 static void a_rank_that_dies_is_named_at_once(void **state)
@@ -76,7 +80,7 @@ static void a_rank_that_dies_is_named_at_once(void **state)
                     continue;
                 expect_text(rank, SPR_ERR_BOOTSTRAP, dies ? "rank 3 (" : "rank 0 (");
                 assert_int_equal(outcomes[rank].blamed, dies);
-                assert_true(outcomes[rank].ns < 2 * SECOND);
+                assert_true(outcomes[rank].ns < SOON);
             }
         }
     }
@@ -94,7 +98,7 @@ static void different_lengths_are_named(void **state)
     run(&p);
     for (int rank = 0; rank < 4; rank++) {
         expect_text(rank, SPR_ERR_MISMATCH, "rank 1 exchanges 9 bytes, rank 0 8");
-        assert_true(outcomes[rank].ns < 2 * SECOND);
+        assert_true(outcomes[rank].ns < SOON);
     }
 }
 
@@ -108,8 +112,8 @@ static void different_sizes_are_named(void **state)
     run(&p);
     expect_text(0, SPR_ERR_MISMATCH, "numbers of ranks differ: 4 here, 5 there");
     expect_text(1, SPR_ERR_MISMATCH, "numbers of ranks differ: 5 here, 4 there");
-    assert_true(outcomes[0].ns < 2 * SECOND);
-    assert_true(outcomes[1].ns < 2 * SECOND);
+    assert_true(outcomes[0].ns < SOON);
+    assert_true(outcomes[1].ns < SOON);
 }
 
 static void a_rank_with_a_wrong_secret_is_missing(void **state)
@@ -255,7 +259,7 @@ static void hostile_connections_do_not_hold_the_job_up(void **state)
 
         printf("# 8 ranks among %d hostile connections%s: %.0f ms\n", HOSTILE,
                all_silent ? ", all silent" : "", ms);
-        assert_true(ms < 1500 * spr_time_factor());
+        assert_true(ms < 3000 * spr_time_factor());
     }
 }
 
