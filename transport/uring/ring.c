@@ -129,9 +129,10 @@ bool uring_enable(struct uring_transport *t)
         spr_err(SPR_SUB_NET, "cannot enable io_uring: %s", strerrordesc_np(-result));
         return false;
     }
+    /* The ring's descriptor is not registered, as it might be: that belongs to one thread, and a
+     * ring that another thread closes would take that thread's registration of another ring away.
+     */
     t->enabled = true;
-    /* Saves looking the descriptor up at each call; belongs to this thread, like the ring. */
-    (void)io_uring_register_ring_fd(&t->ring);
     return true;
 }
 
@@ -179,7 +180,9 @@ struct io_uring_sqe *uring_sqe(struct uring_transport *t)
 void uring_submit(struct uring_transport *t)
 {
     /* What is not taken now (EAGAIN, EBUSY) stays in the queue for the next call; arm() sees it. */
-    if (io_uring_submit_and_get_events(&t->ring) == -EEXIST && !t->told_thread) {
+    int result = io_uring_submit_and_get_events(&t->ring);
+
+    if (result == -EEXIST && !t->told_thread) {
         t->told_thread = true;
         spr_err(SPR_SUB_NET, "io_uring: progress is made by another thread than at first");
     }
@@ -261,14 +264,16 @@ static void cancel(struct uring_transport *t, struct uring_op *op)
 bool uring_settle(struct uring_transport *t, struct uring_link *l)
 {
     uint64_t end = spr_monotonic_ns() + spr_tcp_seconds_ns(SETTLE_S);
+    int result;
 
     sort_out(t, l);
     while (uring_busy(l)) {
         struct pollfd ring = {.fd = uring_pollable(t), .events = POLLIN};
         cancel(t, &l->rx);
         cancel(t, &l->tx);
-        if (io_uring_submit_and_get_events(&t->ring) == -EEXIST)
-            return false; /* close() on another thread: the ring's end cancels */
+        result = io_uring_submit_and_get_events(&t->ring);
+        if (result == -EEXIST)
+            return false; /* close() on another thread than the ring's: the ring's end cancels */
         sort_out(t, l);
         if (!uring_busy(l))
             break;
