@@ -22,6 +22,12 @@ static inline uint64_t spr_now_ns(const struct spr_clock *clock)
 /* Shortcut for the real clock. */
 uint64_t spr_monotonic_ns(void);
 
+/* Seconds as nanoseconds; not a number and less than nothing is 0, "for ever" about 30 years. */
+static inline uint64_t spr_seconds_ns(double seconds)
+{
+    return seconds > 0 ? (uint64_t)((seconds < 1e9 ? seconds : 1e9) * 1e9) : 0;
+}
+
 /* A clock that only moves when told to. */
 struct spr_virtual_clock {
     uint64_t ns;

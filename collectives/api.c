@@ -159,7 +159,7 @@ spr_status spr_sparse_allreduce(spr_comm *comm, const spr_sparse *send, size_t e
 /* Compressed ----------------------------------------------------------------------------------- */
 
 static spr_status compressed_plan(struct spr_plan *plan, const spr_comm *comm, spr_codec *codec,
-                                  float *gradient, spr_op op)
+                                  float *gradient, spr_op op, const spr_call_options *options)
 {
     struct spr_codec_step step;
     spr_status status;
@@ -167,6 +167,11 @@ static spr_status compressed_plan(struct spr_plan *plan, const spr_comm *comm, s
     if (!comm || !codec || !gradient || (op != SPR_SUM && op != SPR_AVG))
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
                              "invalid argument of the compressed allreduce");
+    /* Nothing may go wrong for the caller's fault once the codec has taken the gradient. */
+    plan->collective = spr_codec_is_dense(codec) ? SPR_C_ALLREDUCE : SPR_C_SPARSE_ALLREDUCE;
+    plan->count = spr_codec_elements(codec);
+    if (!spr_algorithm_select(comm, plan, options ? options->algorithm : NULL, spr_thread_error()))
+        return spr_thread_error()->status;
     status = spr_codec_begin(codec, gradient, &step);
     if (status)
         return status;
@@ -187,7 +192,7 @@ static spr_status compressed_post(spr_comm *comm, spr_codec *codec, float *gradi
     spr_status status;
 
     spr_error_clear(spr_thread_error());
-    status = compressed_plan(&plan, comm, codec, gradient, op);
+    status = compressed_plan(&plan, comm, codec, gradient, op, options);
     if (status)
         return status;
     pthread_mutex_lock(&comm->lock);

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/crc32c.h"
 #include "base/log.h"
@@ -79,11 +80,13 @@ void spr_post_receive(spr_request *rq, struct spr_in *in, int peer, uint32_t ste
     spr_channel_receive(&rq->comm->channel, &in->recv);
 }
 
-void spr_withdraw_receive(struct spr_in *in)
+bool spr_withdraw_receive(struct spr_in *in)
 {
-    spr_channel_withdraw(&in->rq->comm->channel, &in->recv);
+    if (!spr_channel_withdraw(&in->rq->comm->channel, &in->recv))
+        return false;
     in->state = SPR_IN_FREE;
     in->rq->outstanding--;
+    return true;
 }
 
 void spr_in_release(struct spr_in *in)
@@ -161,7 +164,11 @@ static void complete(spr_request *rq, spr_status status)
     uint64_t now = spr_now_ns(comm->clock);
 
     spr_list_remove(&rq->node);
+    spr_list_push_back(&comm->finished, &rq->node);
     spr_list_remove(&rq->ready_node);
+    /* The next one is the oldest now, which may do more. */
+    if (!spr_list_empty(&comm->running))
+        mark_ready(spr_list_entry(comm->running.next, spr_request, node));
     spr_channel_forget(&comm->channel, rq->operation);
     rq->done = true;
     rq->result = status;
@@ -186,8 +193,8 @@ void spr_collective_step(spr_request *rq)
     if (rq->done)
         return;
     if (comm->error.status) {
-        /* Memory of the caller may still be in use by frames under way. */
-        if (rq->outstanding == 0) {
+        /* Memory of the caller may still be in use by frames under way; and the others should know. */
+        if (rq->outstanding == 0 && (comm->channel.frames_out == 0 || comm->channel.dead)) {
             rq->algorithm->cleanup(rq);
             complete(rq, rq->canceled ? SPR_ERR_CANCELED : comm->error.status);
         }
@@ -207,8 +214,8 @@ static void fill_options(spr_request *rq, const spr_call_options *options)
     double warn = rq->comm->options.warn_s;
 
     rq->posted_ns = spr_now_ns(rq->comm->clock);
-    rq->deadline_ns = rq->posted_ns + (uint64_t)(timeout * spr_time_factor() * 1e9);
-    rq->warn_ns = rq->posted_ns + (uint64_t)(warn * spr_time_factor() * 1e9);
+    rq->deadline_ns = rq->posted_ns + spr_seconds_ns(timeout * spr_time_factor());
+    rq->warn_ns = rq->posted_ns + spr_seconds_ns(warn * spr_time_factor());
     if (options && options->name)
         snprintf(rq->name, sizeof rq->name, "%s", options->name);
 }
@@ -220,6 +227,14 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
     spr_request *rq;
     spr_status status;
 
+    if (comm->pid != getpid())
+        return spr_error_set(spr_thread_error(), SPR_ERR_FORKED, comm->rank,
+                             "rank %d: a forked child cannot use its parent's communicator",
+                             comm->rank);
+    if (options && options->struct_size != sizeof *options)
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm->rank,
+                             "rank %d: call options not set up with SPR_CALL_OPTIONS_INIT",
+                             comm->rank);
     if (comm->error.status)
         return SPR_ERR_REVOKED;
     rq = request_get(comm);
@@ -238,16 +253,19 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
     rq->descriptor = describe(rq);
     fill_options(rq, options);
     spr_list_push_back(&comm->running, &rq->node);
+    comm->next_operation++;
     status = rq->algorithm->start(rq);
     if (status)
-        goto undo;
+        goto undo_number;
     rq->codec = codec;
-    comm->next_operation++;
+    spr_channel_begin(&comm->channel, rq->operation, rq->descriptor);
     spr_trace_add(comm->trace, rq->posted_ns, SPR_EV_POST, -1, rq->operation,
                   (uint64_t)plan->collective << 32, plan->count);
     mark_ready(rq);
     *out = rq;
     return SPR_OK;
+undo_number:
+    comm->next_operation--;
 undo:
     request_put(rq);
     return status;
@@ -259,6 +277,8 @@ spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
 {
     spr_status status;
 
+    if (!out)
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1, "NULL request");
     pthread_mutex_lock(&comm->lock);
     status = post_locked(comm, plan, options, codec, out);
     if (status == SPR_OK) {
@@ -300,7 +320,7 @@ spr_status spr_test(spr_request **request)
         return SPR_ERR_INVALID;
     comm = (*request)->comm;
     pthread_mutex_lock(&comm->lock);
-    if (!(*request)->done && !comm->driving && !comm->thread_only)
+    if (!(*request)->done && !comm->driving && !(comm->thread_only && comm->has_thread))
         spr_comm_progress_locked(comm);
     if ((*request)->done)
         status = request_take(request);
@@ -320,7 +340,7 @@ spr_status spr_wait(spr_request **request, double timeout_s)
         return SPR_ERR_INVALID;
     comm = (*request)->comm;
     if (timeout_s >= 0)
-        until = spr_monotonic_ns() + (uint64_t)(timeout_s * 1e9);
+        until = spr_monotonic_ns() + spr_seconds_ns(timeout_s);
     pthread_mutex_lock(&comm->lock);
     if (spr_comm_drive(comm, is_done, *request, until))
         status = request_take(request);

@@ -102,8 +102,8 @@ void spr_post_send(spr_request *rq, struct spr_out *out, int peer, uint32_t step
 /* into NULL: borrow. */
 void spr_post_receive(spr_request *rq, struct spr_in *in, int peer, uint32_t step, void *into,
                       size_t capacity, bool eager);
-/* Take a posted receive back. The sender must be known not to use it. */
-void spr_withdraw_receive(struct spr_in *in);
+/* Take a posted receive back that the sender will not use. False: it does, against the protocol. */
+bool spr_withdraw_receive(struct spr_in *in);
 /* Release an arrived message's memory and mark it free. */
 void spr_in_release(struct spr_in *in);
 /* For cleanup(): release those of `n` messages that have arrived. */

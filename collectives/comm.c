@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/cpu.h"
@@ -24,20 +25,22 @@ static void on_failed(void *ctx, spr_status status, int rank, int told_by, const
     spr_comm_fail(ctx, status, rank, told_by, text);
 }
 
-/* Is the operation still to come, or under way? */
-static bool is_running(void *ctx, uint32_t operation)
+static enum spr_operation_state state_of(void *ctx, uint32_t operation, uint64_t *descriptor)
 {
     spr_comm *comm = ctx;
     struct spr_list *it;
 
     if ((int32_t)(operation - comm->next_operation) >= 0)
-        return true;
+        return SPR_OPERATION_FUTURE;
     spr_list_for_each(it, &comm->running)
     {
-        if (spr_list_entry(it, spr_request, node)->operation == operation)
-            return true;
+        const spr_request *rq = spr_list_entry(it, spr_request, node);
+        if (rq->operation != operation)
+            continue;
+        *descriptor = rq->descriptor;
+        return SPR_OPERATION_RUNNING;
     }
-    return false;
+    return SPR_OPERATION_OVER;
 }
 
 spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
@@ -52,10 +55,12 @@ spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
     comm->size = size;
     comm->options = *options;
     comm->clock = clock;
-    comm->epoll_fd = comm->wake_fd = -1;
+    comm->epoll_fd = comm->wake_fd = comm->timer_fd = -1;
+    comm->pid = getpid();
     comm->next_operation = 1;
     spr_list_init(&comm->running);
     spr_list_init(&comm->ready);
+    spr_list_init(&comm->finished);
     spr_list_init(&comm->spare);
     spr_memory_init(&comm->memory);
     spr_pool_init(&comm->buffers, SPR_FRAME_MAX_PAYLOAD, 1, 0);
@@ -77,14 +82,14 @@ spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
         spr_comm_free(comm);
         return status;
     }
-    comm->channel.events = (struct spr_channel_events){on_failed, is_running, comm};
+    comm->channel.events = (struct spr_channel_events){on_failed, state_of, comm};
     *out = comm;
     return SPR_OK;
 }
 
 void spr_comm_free(spr_comm *comm)
 {
-    struct spr_list *lists[] = {&comm->running, &comm->spare};
+    struct spr_list *lists[] = {&comm->running, &comm->finished, &comm->spare};
 
     for (size_t i = 0; i < SPR_ARRAY_LEN(lists); i++) {
         while (!spr_list_empty(lists[i])) {
@@ -103,6 +108,8 @@ void spr_comm_free(spr_comm *comm)
         close(comm->epoll_fd);
     if (comm->wake_fd >= 0)
         close(comm->wake_fd);
+    if (comm->timer_fd >= 0)
+        close(comm->timer_fd);
     spr_free(comm->peers);
     spr_free(comm->trace);
     spr_opt_free(spr_options_table, spr_options_count, &comm->options);
@@ -128,9 +135,9 @@ static const spr_request *oldest(const spr_comm *comm)
 }
 
 /* "rank 5 (host b) left during allreduce #1234 'layer3.weight' after 41 ms: ..." */
-static void compose(spr_comm *comm, spr_status status, int blamed, const char *text)
+static void compose(spr_comm *comm, const spr_request *rq, spr_status status, int blamed,
+                    const char *text)
 {
-    const spr_request *rq = oldest(comm);
     char who[112] = "", during[160] = "";
 
     if (blamed >= 0 && status != SPR_ERR_DEADLINE)
@@ -174,7 +181,9 @@ static void dump_trace(const spr_comm *comm)
     fclose(file);
 }
 
-void spr_comm_fail(spr_comm *comm, spr_status status, int blamed, int told_by, const char *text)
+/* rq: the request that failed. */
+static void fail(spr_comm *comm, const spr_request *failed, spr_status status, int blamed,
+                 int told_by, const char *text)
 {
     struct spr_list *it, *next;
 
@@ -183,20 +192,25 @@ void spr_comm_fail(spr_comm *comm, spr_status status, int blamed, int told_by, c
     if (told_by >= 0)
         spr_error_set(&comm->error, status, blamed, "%s (told by rank %d)", text, told_by);
     else
-        compose(comm, status, blamed, text);
+        compose(comm, failed, status, blamed, text);
     if (!comm->closing)
         spr_info(SPR_SUB_COLL, "%s", comm->error.text);
     dump_trace(comm);
     comm->grace_ns =
         spr_now_ns(comm->clock) + (uint64_t)((double)GRACE_NS * spr_time_factor());
     comm->next_timer_ns = 0;
-    spr_channel_stop(&comm->channel, status, blamed, comm->error.text);
+    spr_channel_stop(&comm->channel, status, blamed, told_by >= 0 ? text : comm->error.text);
     spr_list_for_each_safe(it, next, &comm->running)
     {
         spr_request *rq = spr_list_entry(it, spr_request, node);
         if (spr_list_empty(&rq->ready_node))
             spr_list_push_back(&comm->ready, &rq->ready_node);
     }
+}
+
+void spr_comm_fail(spr_comm *comm, spr_status status, int blamed, int told_by, const char *text)
+{
+    fail(comm, oldest(comm), status, blamed, told_by, text);
 }
 
 /* Progress ------------------------------------------------------------------------------------- */
@@ -216,7 +230,7 @@ static void check_deadlines(spr_comm *comm, uint64_t now)
         if (now >= rq->deadline_ns) {
             snprintf(text, sizeof text, "deadline passed, waiting for rank %s",
                      *ranks ? ranks : "(none: local work)");
-            spr_comm_fail(comm, SPR_ERR_DEADLINE, first, -1, text);
+            fail(comm, rq, SPR_ERR_DEADLINE, first, -1, text);
             return;
         }
         rq->warn_ns = UINT64_MAX;
@@ -239,6 +253,15 @@ static void check_timers(spr_comm *comm)
         spr_channel_kill(&comm->channel);
 }
 
+/* After a failure: complete what has nothing under way any more. */
+static void end_all(spr_comm *comm)
+{
+    struct spr_list *it, *next;
+
+    spr_list_for_each_safe(it, next, &comm->running)
+        spr_collective_step(spr_list_entry(it, spr_request, node));
+}
+
 int spr_comm_progress_locked(spr_comm *comm)
 {
     int events = 0;
@@ -252,6 +275,8 @@ int spr_comm_progress_locked(spr_comm *comm)
         events++;
     }
     check_timers(comm);
+    if (comm->error.status && (comm->channel.frames_out == 0 || comm->channel.dead))
+        end_all(comm);
     return events;
 }
 
@@ -261,7 +286,8 @@ void spr_comm_kick(spr_comm *comm)
 {
     uint64_t one = 1;
 
-    if (comm->sleeping && comm->wake_fd >= 0) {
+    if ((comm->sleeping || comm->armed) && comm->wake_fd >= 0) {
+        comm->armed = false;
         if (write(comm->wake_fd, &one, sizeof one) < 0)
             return; /* the counter is full: it is awake */
     } else if (comm->has_thread && !comm->driving) {
@@ -269,19 +295,10 @@ void spr_comm_kick(spr_comm *comm)
     }
 }
 
-/* All transports ready to be slept on? */
-static bool arm_all(spr_comm *comm)
+/* The next deadline, or the end of the grace time; UINT64_MAX: none. */
+static uint64_t next_timer(const spr_comm *comm)
 {
-    for (int i = 0; i < comm->transport_count; i++)
-        if (comm->transports[i]->ops->arm(comm->transports[i]) != SPR_OK)
-            return false;
-    return true;
-}
-
-/* Until when to sleep: the caller's limit, the next deadline, or the end of the grace time. */
-static int sleep_ms(spr_comm *comm, uint64_t until_ns)
-{
-    uint64_t now = spr_now_ns(comm->clock), wake = until_ns;
+    uint64_t wake = UINT64_MAX;
     struct spr_list *it;
 
     if (comm->error.status && !comm->channel.dead)
@@ -291,6 +308,34 @@ static int sleep_ms(spr_comm *comm, uint64_t until_ns)
         const spr_request *rq = spr_list_entry(it, spr_request, node);
         wake = spr_min_u64(wake, spr_min_u64(rq->deadline_ns, rq->warn_ns));
     }
+    return wake;
+}
+
+spr_status spr_comm_arm_locked(spr_comm *comm)
+{
+    if (!spr_list_empty(&comm->ready))
+        return SPR_IN_PROGRESS;
+    for (int i = 0; i < comm->transport_count; i++)
+        if (comm->transports[i]->ops->arm(comm->transports[i]) != SPR_OK)
+            return SPR_IN_PROGRESS;
+    if (comm->timer_fd >= 0) {
+        uint64_t wake = next_timer(comm);
+        struct itimerspec t = {0};
+        if (wake != UINT64_MAX) {
+            t.it_value.tv_sec = (time_t)(wake / 1000000000ull);
+            t.it_value.tv_nsec = (long)(wake % 1000000000ull) + 1;
+        }
+        timerfd_settime(comm->timer_fd, TFD_TIMER_ABSTIME, &t, NULL);
+        comm->armed = true;
+    }
+    return SPR_OK;
+}
+
+/* Until when to sleep: the caller's limit or the next timer. */
+static int sleep_ms(const spr_comm *comm, uint64_t until_ns)
+{
+    uint64_t now = spr_now_ns(comm->clock), wake = spr_min_u64(until_ns, next_timer(comm));
+
     if (wake == UINT64_MAX)
         return -1;
     return wake <= now ? 0 : (int)spr_min_u64((wake - now) / 1000000 + 1, 3600000);
@@ -298,15 +343,15 @@ static int sleep_ms(spr_comm *comm, uint64_t until_ns)
 
 static void sleep_unlocked(spr_comm *comm, uint64_t until_ns)
 {
-    struct epoll_event events[SPR_MAX_TRANSPORTS + 1];
+    struct epoll_event events[SPR_MAX_TRANSPORTS + 2];
     int ms = sleep_ms(comm, until_ns);
 
     comm->sleeping = true;
     comm->counters.sleeps++;
     pthread_mutex_unlock(&comm->lock);
-    (void)epoll_wait(comm->epoll_fd, events, SPR_MAX_TRANSPORTS + 1, ms);
+    (void)epoll_wait(comm->epoll_fd, events, SPR_MAX_TRANSPORTS + 2, ms);
     pthread_mutex_lock(&comm->lock);
-    comm->sleeping = false;
+    comm->sleeping = comm->armed = false;
 }
 
 /* Another thread drives: wait until something changed. */
@@ -336,6 +381,8 @@ static bool drive_alone(spr_comm *comm, bool (*done)(void *arg), void *arg, uint
                 pthread_mutex_unlock(&comm->lock);
                 pthread_mutex_lock(&comm->lock);
             }
+            if (until_ns != UINT64_MAX && spr_monotonic_ns() >= until_ns)
+                return done(arg);
             continue;
         }
         now = spr_monotonic_ns();
@@ -350,13 +397,13 @@ static bool drive_alone(spr_comm *comm, bool (*done)(void *arg), void *arg, uint
                 continue;
             }
         }
-        if (arm_all(comm))
+        if (spr_comm_arm_locked(comm) == SPR_OK)
             sleep_unlocked(comm, until_ns);
     }
     return true;
 }
 
-bool spr_comm_drive(spr_comm *comm, bool (*done)(void *arg), void *arg, uint64_t until_ns)
+static bool drive(spr_comm *comm, bool (*done)(void *arg), void *arg, uint64_t until_ns)
 {
     bool ok;
 
@@ -372,8 +419,21 @@ bool spr_comm_drive(spr_comm *comm, bool (*done)(void *arg), void *arg, uint64_t
     ok = drive_alone(comm, done, arg, until_ns);
     comm->driving = false;
     pthread_cond_broadcast(&comm->changed);
-    if (comm->has_thread && !spr_list_empty(&comm->running))
+    return ok;
+}
+
+bool spr_comm_drive(spr_comm *comm, bool (*done)(void *arg), void *arg, uint64_t until_ns)
+{
+    bool ok;
+
+    comm->inside++;
+    ok = drive(comm, done, arg, until_ns);
+    comm->inside--;
+    /* Whoever leaves hands over: to another waiter, and when there is none to the library's thread. */
+    if (comm->has_thread && !comm->driving)
         pthread_cond_signal(&comm->thread_wake);
+    if (comm->closing)
+        pthread_cond_broadcast(&comm->changed);
     return ok;
 }
 
@@ -387,6 +447,9 @@ static bool thread_done(void *arg)
     if (comm->thread_stop || (comm->waiters > 0 && !comm->thread_only))
         return true;
     if (comm->thread_only)
+        return false;
+    /* After a failure the others still have to be told. */
+    if (comm->error.status && !comm->channel.dead && comm->channel.frames_out > 0)
         return false;
     return spr_list_empty(&comm->running) && comm->background == 0;
 }

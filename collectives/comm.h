@@ -44,15 +44,20 @@ struct spr_comm {
     bool has_thread, thread_stop;
     pthread_t thread;
     int waiters;                /* threads in spr_wait that are not the driver */
+    int inside;                 /* threads in spr_comm_drive */
     int epoll_fd, wake_fd;      /* -1 under simulation */
+    int timer_fd;               /* wakes a caller that sleeps on epoll_fd for deadlines; -1: none */
+    bool armed;                 /* spr_comm_arm said "sleep" */
     bool may_spin;
 
     struct spr_list running; /* struct spr_request, in the order of posting */
     struct spr_list ready;   /* those whose messages completed */
-    struct spr_list spare;   /* memory of finished requests, reused */
+    struct spr_list finished; /* complete, not yet taken by spr_wait or spr_test */
+    struct spr_list spare;    /* memory of finished requests, reused */
     struct spr_pool buffers; /* SPR_FRAME_MAX_PAYLOAD bytes each: encoded and received chunks */
     uint32_t next_operation;
     uint64_t next_timer_ns;
+    pid_t pid;               /* of the process that made it */
     bool closing;
     int background;          /* work besides `running`: connecting, saying goodbye */
 
@@ -71,6 +76,8 @@ void spr_comm_free(spr_comm *comm);
 int spr_comm_progress_locked(spr_comm *comm);
 /* Revoke: the first cause wins. `blamed` may be -1; told_by: -1, or who said so. Under the lock. */
 void spr_comm_fail(spr_comm *comm, spr_status status, int blamed, int told_by, const char *text);
+/* All transports and requests have nothing to do now: SPR_OK, one may sleep on epoll_fd. */
+spr_status spr_comm_arm_locked(spr_comm *comm);
 /* Wake the driver, or the library's thread, after something was posted. Under the lock. */
 void spr_comm_kick(spr_comm *comm);
 /* Drive until `done(arg)` or the time is over (monotonic; UINT64_MAX: never). Under the lock, which is

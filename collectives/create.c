@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/cpu.h"
@@ -200,7 +201,7 @@ static spr_status open_transports(spr_comm *comm, struct spr_error *error)
 {
     const char *list = comm->options.transports;
     bool any = listed(list, "auto"), have_tcp = false;
-    spr_status status = check_list(list, error);
+    spr_status status = SPR_OK;
 
     for (size_t k = 0; status == SPR_OK && k < SPR_ARRAY_LEN(known); k++) {
         bool tcp = is_tcp(known[k].id), asked_for = listed(list, known[k].name);
@@ -304,7 +305,10 @@ static spr_status open_epoll(spr_comm *comm, struct spr_error *error)
     comm->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     comm->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (comm->epoll_fd < 0 || comm->wake_fd < 0 ||
-        epoll_ctl(comm->epoll_fd, EPOLL_CTL_ADD, comm->wake_fd, &ev))
+        epoll_ctl(comm->epoll_fd, EPOLL_CTL_ADD, comm->wake_fd, &ev) ||
+        (comm->options.progress == 1 &&
+         ((comm->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) < 0 ||
+          epoll_ctl(comm->epoll_fd, EPOLL_CTL_ADD, comm->timer_fd, &ev))))
         return spr_error_errno(error, SPR_ERR_SYSTEM, comm->rank, errno,
                                "rank %d: cannot create epoll and event descriptors", comm->rank);
     ev.events = EPOLLIN;
@@ -372,9 +376,10 @@ static spr_status exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadlin
 static spr_status build(spr_comm *comm, spr_bootstrap *boot, uint64_t deadline_ns,
                         struct spr_error *error)
 {
-    spr_status status = SPR_OK;
+    spr_status status;
 
-    if (comm->size > 1)
+    status = check_list(comm->options.transports, error);
+    if (status == SPR_OK && comm->size > 1)
         status = open_transports(comm, error);
     if (status == SPR_OK)
         status = exchange(comm, boot, deadline_ns, error);
@@ -406,7 +411,7 @@ spr_status spr_comm_create(const spr_comm_options *user, spr_comm **out)
     status = load_options(user, &options, error);
     if (status)
         goto undo_options;
-    deadline = spr_monotonic_ns() + (uint64_t)(options.init_timeout_s * spr_time_factor() * 1e9);
+    deadline = spr_monotonic_ns() + spr_seconds_ns(options.init_timeout_s * spr_time_factor());
     key.epoch = 1;
     key.config_hash = config_hash(&options);
     status = spr_bootstrap_open(user, &options, deadline, &id, &key, &boot, error);
@@ -424,7 +429,7 @@ spr_status spr_comm_create(const spr_comm_options *user, spr_comm **out)
     announce(comm);
     *out = comm;
 undo_boot:
-    if (boot.close && !(user && user->bootstrap))
+    if (boot.close)
         boot.close(boot.ctx);
     if (status && comm) {
         spr_comm_stop_thread(comm);
@@ -451,13 +456,13 @@ static bool everybody_left(void *arg)
            (comm->error.status || spr_channel_all_left(&comm->channel));
 }
 
-void spr_comm_destroy(spr_comm *comm)
-{
-    uint64_t until = spr_monotonic_ns() + (uint64_t)((double)LINGER_NS * spr_time_factor());
+static bool nobody_runs(void *arg) { return spr_list_empty(&((spr_comm *)arg)->running); }
 
-    if (!comm)
-        return;
-    pthread_mutex_lock(&comm->lock);
+/* Say goodbye, and give the others LINGER_NS for theirs; what still runs then is cut off. */
+static void finish(spr_comm *comm)
+{
+    uint64_t linger = (uint64_t)((double)LINGER_NS * spr_time_factor());
+
     comm->closing = true;
     if (!spr_list_empty(&comm->running))
         spr_comm_fail(comm, SPR_ERR_CANCELED, comm->rank, -1, "the communicator was destroyed");
@@ -465,9 +470,25 @@ void spr_comm_destroy(spr_comm *comm)
         spr_channel_bye(&comm->channel, comm->next_operation);
     comm->background++;
     spr_comm_kick(comm);
-    if (comm->size > 1)
-        spr_comm_drive(comm, everybody_left, comm, until);
+    spr_comm_drive(comm, everybody_left, comm, spr_monotonic_ns() + linger);
+    if (!spr_list_empty(&comm->running)) {
+        spr_channel_kill(&comm->channel);
+        spr_comm_kick(comm);
+        spr_comm_drive(comm, nobody_runs, comm, spr_monotonic_ns() + linger);
+    }
     comm->background--;
+    /* Threads that were waiting have their results now. */
+    while (comm->inside > 0)
+        pthread_cond_wait(&comm->changed, &comm->lock);
+}
+
+void spr_comm_destroy(spr_comm *comm)
+{
+    if (!comm || comm->pid != getpid()) /* a forked child leaves its parent's alone */
+        return;
+    pthread_mutex_lock(&comm->lock);
+    if (comm->size > 1)
+        finish(comm);
     pthread_mutex_unlock(&comm->lock);
     spr_comm_stop_thread(comm);
     spr_comm_free(comm);
@@ -479,6 +500,9 @@ void spr_comm_abort(spr_comm *comm, const char *reason)
         return;
     pthread_mutex_lock(&comm->lock);
     spr_comm_fail(comm, SPR_ERR_REVOKED, comm->rank, -1, reason ? reason : "abort");
+    /* Without a thread of the library, this may be our last call: let the news go now. */
+    if (!comm->has_thread && !comm->driving)
+        spr_comm_progress_locked(comm);
     spr_comm_kick(comm);
     pthread_mutex_unlock(&comm->lock);
 }

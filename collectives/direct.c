@@ -26,7 +26,10 @@
 #include "collectives/collective.h"
 #include "collectives/reduce.h"
 
-/* Chunks of the own segment whose contributions may be on their way or waiting for their turn. */
+/* Chunks of the own segment whose contributions may be on their way or waiting for their turn. Only the
+ * oldest operation lets them wait in the transport's memory; a later one might hold it for as long as a
+ * slow rank takes to post that operation, while the oldest one needs it. Later ones use buffers of their
+ * own, for one chunk at a time. */
 #define WINDOWS 3
 /* Messages posted ahead per peer, in each direction and step. */
 #define AHEAD 2
@@ -57,6 +60,7 @@ struct direct {
     void *accumulator;
     struct peer *peers;
     struct spr_in *contributions; /* [WINDOWS][size] */
+    char **staging;               /* [WINDOWS][size]: where one was received into, or NULL */
     struct spr_out *to_owner;     /* [AHEAD][size] */
     struct spr_out *to_all;       /* [AHEAD][size] */
     struct spr_in *from_owner;    /* [AHEAD][size] */
@@ -148,15 +152,22 @@ static void ask(spr_request *rq)
 {
     struct direct *d = rq->state;
     uint32_t size = (uint32_t)rq->comm->size, rank = (uint32_t)rq->comm->rank;
+    bool oldest = rq->comm->running.next == &rq->node;
 
     if (!d->reduce && (!d->scatter || rq->comm->rank == rq->plan.root))
         return;
-    while (d->wanted_chunk < d->own && d->wanted_chunk < d->finished + WINDOWS) {
+    while (d->wanted_chunk < d->own && d->wanted_chunk < d->finished + (oldest ? WINDOWS : 1)) {
         uint32_t c = d->wanted_chunk;
         uint32_t peer = d->reduce ? (rank + 1 + d->wanted_peer) % size : (uint32_t)rq->plan.root;
-        struct spr_in *in = &d->contributions[(c % WINDOWS) * size + peer];
+        uint32_t slot = (c % WINDOWS) * size + peer;
+        char *into = d->reduce ? NULL : target(rq, (int)rank, c);
+        if (d->reduce && !oldest && size > 1) {
+            into = d->staging[slot] = spr_comm_buffer_get(rq->comm);
+            if (!into)
+                return; /* when it is the oldest it needs none */
+        }
         if (size > 1)
-            spr_post_receive(rq, in, (int)peer, c, d->reduce ? NULL : target(rq, (int)rank, c),
+            spr_post_receive(rq, &d->contributions[slot], (int)peer, c, into,
                              chunk_length(d, (int)rank, c) * d->element, d->eager);
         if (++d->wanted_peer >= (d->reduce ? size - 1 : 1)) {
             d->wanted_peer = 0;
@@ -184,6 +195,16 @@ static const void *contribution(spr_request *rq, int from, uint32_t c, struct sp
     return (*in)->recv.data;
 }
 
+static void release(spr_request *rq, struct spr_in *in)
+{
+    struct direct *d = rq->state;
+    size_t slot = (size_t)(in - d->contributions);
+
+    spr_in_release(in);
+    spr_comm_buffer_put(rq->comm, d->staging[slot]);
+    d->staging[slot] = NULL;
+}
+
 /* Add what has arrived, strictly in rank order. */
 static void sum(spr_request *rq)
 {
@@ -203,7 +224,7 @@ static void sum(spr_request *rq)
             else
                 spr_reduce_add(plan->dtype, plan->op, d->accumulator, x, n);
             if (in)
-                spr_in_release(in);
+                release(rq, in);
         }
         spr_reduce_store(plan->dtype, plan->op, target(rq, rq->comm->rank, d->finished),
                          d->accumulator, n, rq->comm->size);
@@ -362,11 +383,12 @@ static spr_status start(spr_request *rq, bool reduce, bool scatter, bool gather_
     d->finished = reduce || scatter ? 0 : d->own;
     d->peers = spr_arena_alloc(&rq->arena, size * sizeof *d->peers);
     d->contributions = spr_arena_alloc(&rq->arena, WINDOWS * size * sizeof *d->contributions);
+    d->staging = spr_arena_alloc(&rq->arena, WINDOWS * size * sizeof *d->staging);
     d->to_owner = spr_arena_alloc(&rq->arena, AHEAD * size * sizeof *d->to_owner);
     d->to_all = spr_arena_alloc(&rq->arena, AHEAD * size * sizeof *d->to_all);
     d->from_owner = spr_arena_alloc(&rq->arena, AHEAD * size * sizeof *d->from_owner);
     d->accumulator = reduce ? spr_arena_alloc(&rq->arena, d->chunk * accumulator_size) : d;
-    if (!d->peers || !d->contributions || !d->to_owner || !d->to_all || !d->from_owner ||
+    if (!d->peers || !d->contributions || !d->staging || !d->to_owner || !d->to_all || !d->from_owner ||
         !d->accumulator)
         return SPR_ERR_NOMEM;
     return SPR_OK;
@@ -378,6 +400,8 @@ static void cleanup(spr_request *rq)
     size_t size = (size_t)rq->comm->size;
 
     spr_in_release_all(d->contributions, WINDOWS * size);
+    for (size_t i = 0; i < WINDOWS * size; i++)
+        spr_comm_buffer_put(rq->comm, d->staging[i]);
     spr_in_release_all(d->from_owner, AHEAD * size);
 }
 

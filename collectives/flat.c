@@ -20,7 +20,8 @@ struct flat {
     size_t bytes;
     int next_rank;
     bool received; /* broadcast: nothing more to come */
-    char *accumulator, *copy;
+    char *accumulator, *copy, *inputs; /* inputs: [size], not kept in the transport's memory, which a
+                                        * slow rank would block for all other operations */
     struct spr_in *in;
     struct spr_out *out;
 };
@@ -67,12 +68,14 @@ static spr_status start_allreduce(spr_request *rq)
     f->accumulator = spr_arena_alloc(&rq->arena, rq->plan.count * sizeof(uint64_t) + 1);
     /* In place, the result is written while others may still be reading the input. */
     f->copy = spr_arena_alloc(&rq->arena, f->bytes + 1);
-    if (!f->accumulator || !f->copy)
+    f->inputs = spr_arena_alloc(&rq->arena, f->bytes * (size_t)size + 1);
+    if (!f->accumulator || !f->copy || !f->inputs)
         return SPR_ERR_NOMEM;
     memcpy(f->copy, rq->plan.send, f->bytes);
     for (int i = 1; i < size; i++) {
         int peer = (rq->comm->rank + i) % size;
-        spr_post_receive(rq, &f->in[peer], peer, 0, NULL, f->bytes, eager(rq, f));
+        spr_post_receive(rq, &f->in[peer], peer, 0, f->inputs + (size_t)peer * f->bytes, f->bytes,
+                         eager(rq, f));
     }
     for (int i = 1; i < size; i++) {
         int peer = (rq->comm->rank + size - i) % size;

@@ -12,9 +12,15 @@ int spr_comm_size(const spr_comm *comm) { return comm->size; }
 
 const char *spr_last_error(const spr_comm *comm)
 {
-    if (comm && comm->error.status)
-        return comm->error.text;
-    return spr_thread_error()->text;
+    static _Thread_local char text[SPR_ERROR_TEXT_BYTES];
+    spr_comm *c = (spr_comm *)(uintptr_t)comm; /* only the lock is changed */
+
+    if (!comm)
+        return spr_thread_error()->text;
+    pthread_mutex_lock(&c->lock);
+    memcpy(text, comm->error.status ? comm->error.text : spr_thread_error()->text, sizeof text);
+    pthread_mutex_unlock(&c->lock);
+    return text;
 }
 
 int spr_comm_progress(spr_comm *comm)
@@ -34,11 +40,10 @@ int spr_comm_fd(spr_comm *comm) { return comm->epoll_fd; }
 
 spr_status spr_comm_arm(spr_comm *comm)
 {
-    spr_status status = SPR_OK;
+    spr_status status;
 
     pthread_mutex_lock(&comm->lock);
-    for (int i = 0; i < comm->transport_count && status == SPR_OK; i++)
-        status = comm->transports[i]->ops->arm(comm->transports[i]);
+    status = spr_comm_arm_locked(comm);
     pthread_mutex_unlock(&comm->lock);
     return status;
 }

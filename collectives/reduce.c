@@ -56,7 +56,7 @@ void spr_reduce_load(spr_dtype dtype, void *acc, const void *x, size_t n)
         spr_fp16_decode(x, acc, n);
     else if (dtype == SPR_BF16)
         spr_bf16_decode(x, acc, n);
-    else
+    else if (n > 0)
         memcpy(acc, x, n * spr_dtype_size(dtype));
 }
 
@@ -136,6 +136,6 @@ void spr_reduce_store(spr_dtype dtype, spr_op op, void *out, const void *acc, si
         store_half(dtype, op, out, acc, n, ranks);
     else if (op == SPR_AVG)
         divide(dtype, out, acc, n, ranks);
-    else if (out != acc)
+    else if (out != acc && n > 0)
         memcpy(out, acc, n * spr_dtype_size(dtype));
 }

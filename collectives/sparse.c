@@ -282,8 +282,9 @@ static void withdraw_rest(spr_request *rq)
         struct spr_stream *streams[] = {&s->contributions[r], &s->unions[r]};
         for (size_t k = 0; k < SPR_ARRAY_LEN(streams); k++)
             for (int i = 0; i < SPR_SPARSE_AHEAD; i++)
-                if (streams[k]->last && streams[k]->in[i].state == SPR_IN_POSTED)
-                    spr_withdraw_receive(&streams[k]->in[i]);
+                if (streams[k]->last && streams[k]->in[i].state == SPR_IN_POSTED &&
+                    !spr_withdraw_receive(&streams[k]->in[i]))
+                    return;
     }
 }
 
@@ -303,7 +304,7 @@ static bool advance(spr_request *rq)
     if (rq->comm->error.status || !contributed || !taken || s->merged < s->windows)
         return false;
     withdraw_rest(rq);
-    if (rq->outstanding == 0) {
+    if (rq->outstanding == 0 && !rq->comm->error.status) {
         rq->result = spr_sparse_list(rq);
         counters->last_total_ns = spr_now_ns(rq->comm->clock) - rq->posted_ns;
         counters->last_allgather_ns = counters->last_total_ns - counters->last_reduce_scatter_ns;

@@ -108,6 +108,8 @@ static const char *check_header(const struct spr_chunk_header *h, size_t bytes,
         return "unknown flags";
     if (h->zero[0] | h->zero[1] | h->zero[2])
         return "reserved bytes are not zero";
+    if (h->windows == 0)
+        return "no windows";
     if (h->first_window != expected_first)
         return "not the expected window";
     if (h->first_window > owner_windows || h->windows > owner_windows - h->first_window)

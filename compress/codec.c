@@ -186,3 +186,5 @@ void spr_codec_drop(spr_codec *codec)
     if (codec->phase == SPR_CODEC_ABSORBED)
         codec->phase = SPR_CODEC_IDLE;
 }
+
+bool spr_codec_is_dense(const spr_codec *codec) { return codec->selection == &spr_codec_none; }

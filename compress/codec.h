@@ -42,6 +42,8 @@ struct spr_codec_step {
     enum spr_vtype vtype; /* values fit this type without loss */
 };
 
+/* Does the codec send whole vectors (step.dense)? */
+bool spr_codec_is_dense(const spr_codec *codec);
 spr_status spr_codec_begin(spr_codec *codec, const float *gradient, struct spr_codec_step *step);
 void spr_codec_commit(spr_codec *codec);
 void spr_codec_abort(spr_codec *codec);

@@ -88,8 +88,8 @@ static void hand_over(struct spr_channel_peer *p, struct spr_tx *tx)
 
 /* Data frames are told from control frames by their type when they come back in sent(). */
 void spr_channel_send_control(struct spr_channel_peer *p, enum spr_frame_type type,
-                              uint32_t operation, uint32_t step, uint32_t arg, uint64_t arg64,
-                              const char *text)
+                              uint32_t operation, uint32_t step, uint64_t descriptor, uint32_t arg,
+                              uint64_t arg64, const char *text)
 {
     struct control *c;
 
@@ -104,6 +104,7 @@ void spr_channel_send_control(struct spr_channel_peer *p, enum spr_frame_type ty
     c->tx.header.type = (uint8_t)type;
     c->tx.header.operation = operation;
     c->tx.header.step = step;
+    c->tx.header.descriptor = descriptor;
     c->tx.header.arg = arg;
     c->tx.header.arg64 = arg64;
     if (text) {
@@ -200,7 +201,8 @@ void spr_channel_send(struct spr_channel *ch, struct spr_send *s)
     }
     spr_list_push_back(&p->waiting, &s->node);
     if (s->eager)
-        spr_channel_send_control(p, SPR_FRAME_REQUEST, s->operation, s->step, 0, 0, NULL);
+        spr_channel_send_control(p, SPR_FRAME_REQUEST, s->operation, s->step, s->descriptor, 0, 0,
+                                 NULL);
 }
 
 void spr_channel_receive(struct spr_channel *ch, struct spr_recv *r)
@@ -234,7 +236,8 @@ void spr_channel_receive(struct spr_channel *ch, struct spr_recv *r)
     if (e || !r->eager) {
         spr_trace_add(ch->trace, spr_now_ns(ch->clock), SPR_EV_GRANT, p->rank,
                       (uint64_t)r->operation << 32 | r->step, 0, 0);
-        spr_channel_send_control(p, SPR_FRAME_GRANT, r->operation, r->step, 0, 0, NULL);
+        spr_channel_send_control(p, SPR_FRAME_GRANT, r->operation, r->step, r->descriptor, 0, 0,
+                                 NULL);
     }
 }
 
@@ -254,7 +257,6 @@ void spr_channel_release(struct spr_channel *ch, struct spr_recv *r)
 void spr_channel_grant(struct spr_channel_peer *p, const struct spr_frame *f)
 {
     struct spr_list *it;
-    struct early *e;
 
     spr_list_for_each(it, &p->waiting)
     {
@@ -266,21 +268,35 @@ void spr_channel_grant(struct spr_channel_peer *p, const struct spr_frame *f)
             return;
         }
     }
-    if (!p->channel->events.running(p->channel->events.ctx, f->operation))
-        return;
-    e = spr_pool_get(&p->channel->early_pool);
-    if (!e) {
-        spr_channel_fail(p, SPR_ERR_NOMEM, "no memory for a grant");
-        return;
-    }
-    *e = (struct early){.kind = EARLY_GRANT, .operation = f->operation, .step = f->step};
-    spr_list_push_back(&p->early, &e->node);
+    spr_channel_keep(p, EARLY_GRANT, f);
 }
 
-void spr_channel_withdraw(struct spr_channel *ch, struct spr_recv *r)
+void spr_channel_begin(struct spr_channel *ch, uint32_t operation, uint64_t descriptor)
 {
-    (void)ch;
+    struct spr_list *it;
+
+    for (int r = 0; r < ch->size && !ch->status; r++) {
+        spr_list_for_each(it, &ch->peers[r].early)
+        {
+            const struct early *e = spr_list_entry(it, struct early, node);
+            if (e->operation != operation || e->descriptor == descriptor)
+                continue;
+            spr_channel_fail(&ch->peers[r], SPR_ERR_MISMATCH, SPR_CHANNEL_MISMATCH);
+            return;
+        }
+    }
+}
+
+bool spr_channel_withdraw(struct spr_channel *ch, struct spr_recv *r)
+{
+    struct spr_channel_peer *p = &ch->peers[r->peer];
+
+    if (p->receiving == r) {
+        spr_channel_fail(p, SPR_ERR_PROTO, "sent more than it had announced");
+        return false;
+    }
     spr_list_remove(&r->node);
+    return true;
 }
 
 void spr_channel_forget(struct spr_channel *ch, uint32_t operation)
@@ -322,7 +338,7 @@ void spr_channel_stop(struct spr_channel *ch, spr_status status, int blamed, con
     for (int r = 0; r < ch->size; r++) {
         struct spr_channel_peer *p = &ch->peers[r];
         if (p->link && p->link->state == SPR_LINK_UP)
-            spr_channel_send_control(p, SPR_FRAME_ABORT, 0, 0, (uint32_t)blamed,
+            spr_channel_send_control(p, SPR_FRAME_ABORT, 0, 0, 0, (uint32_t)blamed,
                                      (uint64_t)(uint32_t)status, text);
         cancel_waiting(p, status);
     }
@@ -352,7 +368,8 @@ void spr_channel_bye(struct spr_channel *ch, uint32_t next_operation)
 {
     for (int r = 0; r < ch->size; r++)
         if (ch->peers[r].link && ch->peers[r].link->state == SPR_LINK_UP)
-            spr_channel_send_control(&ch->peers[r], SPR_FRAME_BYE, 0, 0, next_operation, 0, NULL);
+            spr_channel_send_control(&ch->peers[r], SPR_FRAME_BYE, 0, 0, 0, next_operation, 0,
+                                     NULL);
 }
 
 bool spr_channel_all_left(const struct spr_channel *ch)

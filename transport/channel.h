@@ -72,17 +72,20 @@ struct spr_channel_peer {
     struct early *arriving;     /* eager payload without a receive is arriving */
     uint32_t eager_sent, eager_acked;         /* as sender: bytes, modulo 2^32 */
     uint32_t eager_consumed, eager_reported;  /* as receiver */
+    size_t kept_bytes, kept_entries;          /* in `early` */
     uint64_t last_heard_ns;
 };
+
+enum spr_operation_state { SPR_OPERATION_OVER, SPR_OPERATION_RUNNING, SPR_OPERATION_FUTURE };
 
 struct spr_channel_events {
     /* The first failure; at most once. `rank`: who is to blame. `told_by`: -1, or the rank whose ABORT
      * said so. The channel has already stopped; the owner completes its operations as their messages
      * come back. */
     void (*failed)(void *ctx, spr_status status, int rank, int told_by, const char *text);
-    /* Is this operation running or still to be posted here? A grant for one that is over is dropped: a
-     * receiver may post more receives than the sender turns out to need. */
-    bool (*running)(void *ctx, uint32_t operation);
+    /* Is this operation over, under way (then *descriptor is set), or still to come? A grant for one that
+     * is over is dropped: a receiver may post more receives than the sender turns out to need. */
+    enum spr_operation_state (*state)(void *ctx, uint32_t operation, uint64_t *descriptor);
     void *ctx;
 };
 
@@ -117,8 +120,11 @@ void spr_channel_receive(struct spr_channel *ch, struct spr_recv *recv);
 /* Give the data of a completed receive back (borrowed or kept early data). Harmless for others. */
 void spr_channel_release(struct spr_channel *ch, struct spr_recv *recv);
 
-/* Take a posted receive back, before anything arrived for it; done() is not called. */
-void spr_channel_withdraw(struct spr_channel *ch, struct spr_recv *recv);
+/* An operation is posted here: compare it with what the peers have said of it so far. */
+void spr_channel_begin(struct spr_channel *ch, uint32_t operation, uint64_t descriptor);
+/* Take a posted receive back; done() is not called. False: a payload is arriving for it, which breaks the
+ * protocol; the receive stays posted. */
+bool spr_channel_withdraw(struct spr_channel *ch, struct spr_recv *recv);
 /* An operation is over: forget grants for it that were not used. */
 void spr_channel_forget(struct spr_channel *ch, uint32_t operation);
 

@@ -11,6 +11,8 @@
 
 /* ABORT's text arrives here; larger ones break the protocol. */
 #define MAX_TEXT 512
+/* Grants, requests and messages of a peer that this rank has no use for yet. */
+#define MAX_KEPT 65536
 
 void spr_channel_drop_early(struct spr_channel_peer *p, struct early *e)
 {
@@ -18,6 +20,9 @@ void spr_channel_drop_early(struct spr_channel_peer *p, struct early *e)
         p->arriving = NULL;
     else
         spr_list_remove(&e->node);
+    p->kept_entries--;
+    if (e->kind == EARLY_DATA)
+        p->kept_bytes -= spr_eager_cost(e->bytes);
     spr_free(e->data);
     spr_pool_put(&p->channel->early_pool, e);
 }
@@ -34,7 +39,7 @@ void spr_channel_fail(struct spr_channel_peer *p, spr_status status, const char 
 void spr_channel_report_credit(struct spr_channel_peer *p)
 {
     if (p->eager_consumed - p->eager_reported >= p->channel->options->eager_window / 2)
-        spr_channel_send_control(p, SPR_FRAME_CREDIT, 0, 0, 0, 0, NULL);
+        spr_channel_send_control(p, SPR_FRAME_CREDIT, 0, 0, 0, 0, 0, NULL);
 }
 
 void spr_channel_on_up(struct spr_link *link)
@@ -59,33 +64,55 @@ static struct spr_recv *find_receive(struct spr_channel_peer *p, uint32_t operat
     return NULL;
 }
 
+struct early *spr_channel_keep(struct spr_channel_peer *p, enum early_kind kind,
+                               const struct spr_frame *f)
+{
+    struct early *e;
+
+    if (p->kept_entries >= MAX_KEPT) {
+        spr_channel_fail(p, SPR_ERR_PROTO, "sent too much ahead of this rank");
+        return NULL;
+    }
+    e = spr_pool_get(&p->channel->early_pool);
+    if (!e) {
+        spr_channel_fail(p, SPR_ERR_NOMEM, "no memory for what it sent ahead");
+        return NULL;
+    }
+    *e = (struct early){.kind = kind,
+                        .operation = f->operation,
+                        .step = f->step,
+                        .descriptor = f->descriptor};
+    p->kept_entries++;
+    spr_list_push_back(&p->early, &e->node);
+    return e;
+}
+
 /* Eager data that nobody waits for yet is kept, within the window that the sender respects. */
-static spr_status keep_early(struct spr_channel_peer *p, const struct spr_frame *f,
-                             struct spr_rx *rx)
+static spr_status keep_data(struct spr_channel_peer *p, const struct spr_frame *f,
+                            struct spr_rx *rx)
 {
     struct spr_channel *ch = p->channel;
     struct early *e;
+    void *data;
 
-    if (f->bytes > ch->options->eager_bytes) {
+    if (f->bytes > ch->options->eager_bytes ||
+        p->kept_bytes + spr_eager_cost(f->bytes) > ch->options->eager_window) {
         spr_channel_fail(p, SPR_ERR_PROTO, "sent a message that nobody asked for");
         return SPR_ERR_PROTO;
     }
-    e = spr_pool_get(&ch->early_pool);
-    if (!e)
-        return SPR_ERR_NOMEM;
-    *e = (struct early){.kind = EARLY_DATA,
-                        .operation = f->operation,
-                        .step = f->step,
-                        .descriptor = f->descriptor,
-                        .bytes = f->bytes,
-                        .data = spr_malloc(f->bytes ? f->bytes : 1)};
-    if (!e->data) {
-        spr_pool_put(&ch->early_pool, e);
-        return SPR_ERR_NOMEM;
+    data = spr_malloc(f->bytes ? f->bytes : 1);
+    e = data ? spr_channel_keep(p, EARLY_DATA, f) : NULL;
+    if (!e) {
+        spr_free(data);
+        return ch->status ? ch->status : SPR_ERR_NOMEM;
     }
+    spr_list_remove(&e->node); /* until the payload is complete */
+    e->bytes = f->bytes;
+    e->data = data;
+    p->kept_bytes += spr_eager_cost(f->bytes);
     p->arriving = e;
     rx->sink = SPR_SINK_INTO;
-    rx->into = e->data;
+    rx->into = data;
     return SPR_OK;
 }
 
@@ -94,17 +121,8 @@ static spr_status data_header(struct spr_channel_peer *p, const struct spr_frame
 {
     struct spr_recv *r = find_receive(p, f->operation, f->step);
 
-    if (p->channel->status) { /* stopped: drain what still comes */
-        rx->sink = SPR_SINK_DROP;
-        return SPR_OK;
-    }
     if (!r)
-        return f->arg ? keep_early(p, f, rx) : SPR_ERR_PROTO;
-    if (f->descriptor != r->descriptor) {
-        spr_channel_fail(p, SPR_ERR_MISMATCH, "called something else at this point");
-        rx->sink = SPR_SINK_DROP;
-        return SPR_OK;
-    }
+        return f->arg ? keep_data(p, f, rx) : SPR_ERR_PROTO;
     if (f->bytes > r->capacity)
         return SPR_ERR_PROTO;
     spr_list_remove(&r->node);
@@ -112,6 +130,26 @@ static spr_status data_header(struct spr_channel_peer *p, const struct spr_frame
     rx->sink = r->into ? SPR_SINK_INTO : SPR_SINK_BORROW;
     rx->into = r->into;
     return SPR_OK;
+}
+
+/* A frame of an operation. One that disagrees on what the operation is is dropped, and the communicator
+ * fails; so are those that come after a failure. */
+static spr_status message_header(struct spr_channel_peer *p, const struct spr_frame *f,
+                                 struct spr_rx *rx)
+{
+    struct spr_channel *ch = p->channel;
+    uint64_t descriptor = f->descriptor;
+    enum spr_operation_state state = ch->events.state(ch->events.ctx, f->operation, &descriptor);
+
+    if ((int32_t)(f->operation - p->heard) > 0)
+        p->heard = f->operation;
+    if (!ch->status && state == SPR_OPERATION_RUNNING && descriptor != f->descriptor)
+        spr_channel_fail(p, SPR_ERR_MISMATCH, SPR_CHANNEL_MISMATCH);
+    if (ch->status)
+        return SPR_OK;
+    if (f->type != SPR_FRAME_DATA)
+        return f->bytes ? SPR_ERR_PROTO : SPR_OK;
+    return state == SPR_OPERATION_OVER ? SPR_ERR_PROTO : data_header(p, f, rx);
 }
 
 spr_status spr_channel_on_header(struct spr_link *link, const struct spr_frame *f,
@@ -134,11 +172,11 @@ spr_status spr_channel_on_header(struct spr_link *link, const struct spr_frame *
     p->rx_sequence++;
     p->last_heard_ns = spr_now_ns(p->channel->clock);
     p->eager_acked = f->consumed;
-    if ((int32_t)(f->operation - p->heard) > 0)
-        p->heard = f->operation;
     switch (f->type) {
     case SPR_FRAME_DATA:
-        return data_header(p, f, rx);
+    case SPR_FRAME_GRANT:
+    case SPR_FRAME_REQUEST:
+        return message_header(p, f, rx);
     case SPR_FRAME_ABORT:
         if (f->bytes > MAX_TEXT)
             return SPR_ERR_PROTO;
@@ -156,8 +194,13 @@ static void on_abort(struct spr_channel_peer *p, const struct spr_frame *f, cons
     int blamed = (int)f->arg;
 
     p->left = true; /* nothing useful follows; end of file is expected */
+    p->left_at = 0;
     if (ch->status)
         return;
+    if ((int32_t)f->arg64 >= 0 || (int32_t)f->arg64 == SPR_ERR_TIMEOUT) {
+        spr_channel_fail(p, SPR_ERR_PROTO, "aborted with a status that is no failure");
+        return;
+    }
     snprintf(text, sizeof text, "%.*s", (int)f->bytes, data ? data : "");
     if (blamed < 0 || blamed >= ch->size)
         blamed = p->rank;
@@ -168,19 +211,20 @@ static void on_abort(struct spr_channel_peer *p, const struct spr_frame *f, cons
 /* A request of the sender: grant now when the receive is posted, else when it is. */
 static void on_request(struct spr_channel_peer *p, const struct spr_frame *f)
 {
-    struct early *e;
+    if (find_receive(p, f->operation, f->step))
+        spr_channel_send_control(p, SPR_FRAME_GRANT, f->operation, f->step, f->descriptor, 0, 0,
+                                 NULL);
+    else
+        spr_channel_keep(p, EARLY_REQUEST, f);
+}
 
-    if (find_receive(p, f->operation, f->step)) {
-        spr_channel_send_control(p, SPR_FRAME_GRANT, f->operation, f->step, 0, 0, NULL);
-        return;
-    }
-    e = spr_pool_get(&p->channel->early_pool);
-    if (!e) {
-        spr_channel_fail(p, SPR_ERR_NOMEM, "no memory for a request");
-        return;
-    }
-    *e = (struct early){.kind = EARLY_REQUEST, .operation = f->operation, .step = f->step};
-    spr_list_push_back(&p->early, &e->node);
+static void on_grant(struct spr_channel_peer *p, const struct spr_frame *f)
+{
+    uint64_t descriptor;
+
+    if (p->channel->events.state(p->channel->events.ctx, f->operation, &descriptor) !=
+        SPR_OPERATION_OVER)
+        spr_channel_grant(p, f);
 }
 
 bool spr_channel_never_comes(const struct spr_channel_peer *p, uint32_t operation)
@@ -215,17 +259,10 @@ static void on_bye(struct spr_channel_peer *p, uint32_t next_operation)
 /* A receive meets eager data that came before it. */
 void spr_channel_deliver_early(struct spr_channel_peer *p, struct spr_recv *r, struct early *e)
 {
-    spr_status status = SPR_OK;
-
-    if (e->descriptor != r->descriptor)
-        status = SPR_ERR_MISMATCH;
-    else if (e->bytes > r->capacity)
-        status = SPR_ERR_PROTO;
-    if (status) {
+    if (e->bytes > r->capacity) {
         spr_channel_drop_early(p, e);
-        spr_channel_fail(p, status, status == SPR_ERR_MISMATCH ? "called something else at this point"
-                                                               : "sent more than the plan says");
-        r->done(r, status);
+        spr_channel_fail(p, SPR_ERR_PROTO, "sent more than the plan says");
+        r->done(r, SPR_ERR_PROTO);
         return;
     }
     r->bytes = e->bytes;
@@ -238,7 +275,7 @@ void spr_channel_deliver_early(struct spr_channel_peer *p, struct spr_recv *r, s
         r->data = e->data;
         r->token = e->data;
         r->copied = true;
-        e->data = NULL;
+        e->data = NULL; /* now the receive's */
         spr_channel_drop_early(p, e);
     }
     spr_channel_report_credit(p);
@@ -299,7 +336,7 @@ void spr_channel_on_payload(struct spr_link *link, const struct spr_frame *f, co
         return;
     case SPR_FRAME_GRANT:
         if (!p->channel->status)
-            spr_channel_grant(p, f);
+            on_grant(p, f);
         return;
     case SPR_FRAME_REQUEST:
         if (!p->channel->status)

@@ -79,8 +79,10 @@ spr_status spr_comm_arm(spr_comm *comm);
 void spr_comm_abort(spr_comm *comm, const char *reason);
 
 /*
- * Free the communicator. Running requests end with SPR_ERR_CANCELED. Not collective: never waits for
- * a dead rank; waits at most 100 ms for sent bytes to leave. comm may be NULL.
+ * Free the communicator. Running requests end with SPR_ERR_CANCELED (callbacks are called); handles of
+ * requests that were not waited for die with it. Not collective: never waits for a dead rank; waits at
+ * most 100 ms for sent bytes to leave and for the others' goodbye (200 ms when requests run). comm may
+ * be NULL. In a forked child nothing is done.
  */
 void spr_comm_destroy(spr_comm *comm);
 

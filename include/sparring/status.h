@@ -18,7 +18,8 @@ enum {
     SPR_OK = 0,
     SPR_IN_PROGRESS = 1, /* not an error: the request runs on */
 
-    /* The call or the request is lost; the communicator works on. */
+    /* The call is refused, or the request is lost. The communicator works on, unless a collective
+     * under way ends with one of these: that revokes it. */
     SPR_ERR_INVALID = -1,     /* an argument is wrong; nothing was changed */
     SPR_ERR_UNSUPPORTED = -2, /* valid, but not built in or not possible here */
     SPR_ERR_NOMEM = -3,       /* memory could not be had */

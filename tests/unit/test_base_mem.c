@@ -207,7 +207,8 @@ static void an_arena_gives_aligned_zeros(void **state)
             memset(p, 0xaa, spr_max_size(bytes, 1));
         }
         spr_arena_reset(&arena);
-        assert_int_equal(spr_mem_live(), 1);
+        /* Several blocks are replaced by one that holds all, at the next use. */
+        assert_int_equal(spr_mem_live(), round > 0);
     }
     spr_arena_free(&arena);
     spr_arena_free(&arena);
