@@ -50,7 +50,18 @@ test_programs += \
 tests_multi_test_transport_tcp_SOURCES = \
 	tests/multi/tcp_node.c \
 	tests/multi/tcp_node.h \
+	tests/multi/tcp_world.c \
+	tests/multi/tcp_world.h \
 	tests/multi/test_transport_tcp.c
+if HAVE_URING
+test_programs += tests/multi/test_transport_uring
+tests_multi_test_transport_uring_SOURCES = \
+	tests/multi/tcp_node.c \
+	tests/multi/tcp_node.h \
+	tests/multi/tcp_world.c \
+	tests/multi/tcp_world.h \
+	tests/multi/test_transport_uring.c
+endif
 
 # Data that several tests of compress/ are run on.
 EXTRA_DIST += tests/unit/compress_data.h

@@ -5,124 +5,19 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "base/mem.h"
-#include "tests/multi/tcp_node.h"
+#include "tests/multi/tcp_world.h"
 #include "transport/tcp/tcp.h"
-#ifdef HAVE_URING
-#include "transport/uring/uring.h"
-#endif
-
-#define LIMIT_S 90
-
-struct variant {
-    const struct spr_transport_ops *ops[2]; /* of even and odd ranks */
-    const char *address;
-    bool one_thread;
-};
-
-static const struct variant epoll4 = {
-    {&spr_transport_epoll, &spr_transport_epoll}, "127.0.0.1", true};
-static const struct variant epoll6 = {{&spr_transport_epoll, &spr_transport_epoll}, "::1", true};
-#ifdef HAVE_URING
-static const struct variant uring4 = {
-    {&spr_transport_uring, &spr_transport_uring}, "127.0.0.1", true};
-static const struct variant uring6 = {{&spr_transport_uring, &spr_transport_uring}, "::1", true};
-static const struct variant threads = {
-    {&spr_transport_uring, &spr_transport_uring}, "127.0.0.1", false};
-static const struct variant mixed = {
-    {&spr_transport_uring, &spr_transport_epoll}, "127.0.0.1", true};
-#endif
-
-static uint64_t test_seed(void)
-{
-    uint64_t seed = spr_rng_test_seed();
-
-    print_message("SPARRING_SEED=%llu\n", (unsigned long long)seed);
-    return seed;
-}
-
-static int limit_time(void **state)
-{
-    (void)state;
-    alarm((unsigned)(LIMIT_S * spr_time_factor()));
-    return 0;
-}
-
-static double now_s(void) { return (double)spr_monotonic_ns() * 1e-9; }
-
-/* ---- Nodes of one process ---------------------------------------------------------------------
- */
-
-static struct node *open_nodes(const struct variant *v, int size, uint32_t frames)
-{
-    struct node *n = spr_calloc((size_t)size, sizeof *n);
-    uint64_t seed = test_seed();
-
-    for (int i = 0; i < size; i++) {
-        node_init(&n[i], i, size, seed, v->address);
-        n[i].params.one_thread = v->one_thread;
-        n[i].frames = frames;
-        if (node_open(&n[i], v->ops[i % 2]) == SPR_ERR_UNSUPPORTED) {
-            print_message("%s\n", n[i].error.text);
-            skip();
-        }
-    }
-    return n;
-}
-
-static void connect_nodes(struct node *n, int size)
-{
-    for (int i = 0; i < size; i++)
-        for (int j = 0; j < size; j++)
-            if (i != j)
-                node_connect(&n[i], j, &n[j].info);
-}
-
-/* Until `done` says so of all nodes; sleeps when none has anything to do. */
-static void run_nodes(struct node *n, int size, bool (*done)(const struct node *n))
-{
-    for (;;) {
-        int steps = 0;
-        bool all = true;
-        for (int i = 0; i < size; i++) {
-            steps += node_step(&n[i]);
-            all &= done(&n[i]);
-        }
-        if (all)
-            return;
-        if (steps == 0)
-            node_sleep(&n[0], 1);
-    }
-}
-
-static void close_nodes(struct node *n, int size)
-{
-    for (int i = 0; i < size; i++)
-        node_close(&n[i]);
-    spr_free(n);
-}
 
 static void frames_arrive(const struct variant *v, int size, uint32_t frames)
 {
@@ -142,8 +37,7 @@ static void frames_arrive(const struct variant *v, int size, uint32_t frames)
 static void two_in_one_process_exchange_frames(void **state) { frames_arrive(*state, 2, 300); }
 static void five_in_one_process_exchange_frames(void **state) { frames_arrive(*state, 5, 60); }
 
-/* ---- Several processes ------------------------------------------------------------------------
- */
+/* ---- Several processes ---------------------------------------------------------------------- */
 
 /* What they tell each other: the bootstrap's part in real life. */
 struct board {
@@ -261,8 +155,7 @@ static void a_killed_peer_is_noticed_at_once(void **state)
     munmap(b, sizeof *b);
 }
 
-/* ---- Cutting links ----------------------------------------------------------------------------
- */
+/* ---- Cutting links -------------------------------------------------------------------------- */
 
 static bool moving(const struct node *n) { return n->peers[!n->params.rank].received >= 20; }
 
@@ -381,8 +274,7 @@ static void another_thread_carries_on(void **state)
     close_nodes(n, 2);
 }
 
-/* ---- Strangers --------------------------------------------------------------------------------
- */
+/* ---- Strangers ------------------------------------------------------------------------------ */
 
 static int visit(const struct node *n, const char *words, size_t bytes)
 {
@@ -515,8 +407,7 @@ static void no_descriptors_left_does_not_spin(void **state)
     close_nodes(n, 2);
 }
 
-/* ---- Interfaces -------------------------------------------------------------------------------
- */
+/* ---- Interfaces ----------------------------------------------------------------------------- */
 
 static void an_unknown_interface_is_refused(void **state)
 {
@@ -571,141 +462,6 @@ static void loopback_reaches_this_host_only(void **state)
     close_nodes(n, 2);
 }
 
-/* ---- io_uring ---------------------------------------------------------------------------------
- */
-
-#ifdef HAVE_URING
-static void forbid_io_uring(unsigned error)
-{
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {.len = SPR_ARRAY_LEN(code), .filter = code};
-
-    assert_int_equal(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-    assert_int_equal(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
-}
-
-static void a_refused_io_uring_is_unsupported(void **state)
-{
-    static const unsigned errors[] = {EPERM, ENOSYS};
-
-    (void)state;
-    for (size_t i = 0; i < SPR_ARRAY_LEN(errors); i++) {
-        int status;
-        pid_t pid = fork();
-        assert_true(pid >= 0);
-        if (pid == 0) {
-            struct node n;
-            spr_status opened;
-            forbid_io_uring(errors[i]);
-            node_init(&n, 0, 2, 1, "127.0.0.1");
-            opened = node_open(&n, &spr_transport_uring);
-            print_message("%s\n", n.error.text);
-            _exit(opened == SPR_ERR_UNSUPPORTED && strstr(n.error.text, "io_uring is refused: ") &&
-                          strstr(n.error.text, "seccomp")
-                      ? 0
-                      : 1);
-        }
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        assert_int_equal(status, 0);
-    }
-}
-
-/* Loopback copies, so both are switched on again by hand all the time. */
-static void force_zero_copy(struct node *n, int size)
-{
-    for (int i = 0; i < size; i++) {
-        for (int r = 0; r < size; r++) {
-            struct uring_link *l = (struct uring_link *)n[i].peers[r].link;
-            if (l && n[i].peers[r].up && !n[i].peers[r].down) {
-                l->zc = true;
-                l->zc_copied = l->zc_refused = 0;
-            }
-        }
-    }
-}
-
-static struct node *open_zero_copy(void **state, uint32_t frames)
-{
-    struct node *n = open_nodes(*state, 2, frames);
-
-    for (int i = 0; i < 2; i++) {
-        struct uring_transport *t = (struct uring_transport *)n[i].t;
-        n[i].options.zerocopy_bytes = 60000;
-        t->zc = t->zc_report = true;
-    }
-    connect_nodes(n, 2);
-    /* Half of the memory is registered. */
-    for (int i = 0; i < NODE_WINDOW / 2; i++)
-        assert_int_equal(n[0].t->ops->mem_register(n[0].t, n[0].peers[1].data[i], NODE_MOST_BYTES),
-                         SPR_OK);
-    return n;
-}
-
-static void zero_copy_sends_arrive(void **state)
-{
-    struct node *n = open_zero_copy(state, 200);
-
-    while (!node_finished(&n[0]) || !node_finished(&n[1])) {
-        node_step(&n[0]);
-        node_step(&n[1]);
-        force_zero_copy(n, 2);
-    }
-    print_message("%llu zero-copy sends, %llu of them copied\n",
-                  (unsigned long long)n[0].counters.zerocopy_sends,
-                  (unsigned long long)n[0].counters.copied_sends);
-    assert_true(n[0].counters.zerocopy_sends > 0);
-    assert_true(n[0].counters.copied_sends > 0);
-    for (int i = 0; i < NODE_WINDOW / 2; i++)
-        n[0].t->ops->mem_deregister(n[0].t, n[0].peers[1].data[i], NODE_MOST_BYTES);
-    node_step(&n[0]);
-    close_nodes(n, 2);
-}
-
-static void copied_sends_switch_zero_copy_off(void **state)
-{
-    struct node *n = open_zero_copy(state, 150);
-    struct uring_link *l;
-
-    run_nodes(n, 2, node_all_up);
-    force_zero_copy(n, 2);
-    run_nodes(n, 2, node_finished);
-    l = (struct uring_link *)n[0].peers[1].link;
-    assert_false(l->zc);
-    assert_true(n[0].counters.copied_sends >= 8);
-    close_nodes(n, 2);
-}
-
-static void a_link_with_zero_copy_is_cut(void **state)
-{
-    struct node *n = open_zero_copy(state, UINT32_MAX);
-    struct node_peer *p = &n[0].peers[1];
-
-    while (p->received < 30 || n[0].counters.zerocopy_sends < 10) {
-        node_step(&n[0]);
-        node_step(&n[1]);
-        force_zero_copy(n, 2);
-    }
-    n[0].t->ops->kill(p->link);
-    p->up = false;
-    while (p->came_back < p->sent)
-        if (!node_step(&n[0]))
-            node_sleep(&n[0], 1000);
-    while (!n[1].peers[0].down)
-        if (!node_step(&n[1]))
-            node_sleep(&n[1], 1000);
-    close_nodes(n, 2);
-}
-#endif
-
-#define ON(test, variant)                                                                          \
-    {                                                                                              \
-#test " on " #variant, test, limit_time, NULL, (void *)(uintptr_t)&variant                 \
-    }
 #define ON_ALL(test) ON(test, epoll4), ON_URING(test)
 #ifdef HAVE_URING
 #define ON_URING(test) ON(test, uring4)
@@ -746,10 +502,6 @@ int main(void)
         ON(a_killed_peer_is_noticed_at_once, threads),
         ON(another_thread_carries_on, threads),
         ON(another_thread_closes, threads),
-        ON(a_refused_io_uring_is_unsupported, uring4),
-        ON(zero_copy_sends_arrive, uring4),
-        ON(copied_sends_switch_zero_copy_off, uring4),
-        ON(a_link_with_zero_copy_is_cut, uring4),
 #endif
     };
 

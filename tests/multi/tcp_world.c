@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tests/multi/tcp_world.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+const struct variant epoll4 = {{&spr_transport_epoll, &spr_transport_epoll}, "127.0.0.1", true};
+const struct variant epoll6 = {{&spr_transport_epoll, &spr_transport_epoll}, "::1", true};
+#ifdef HAVE_URING
+const struct variant uring4 = {{&spr_transport_uring, &spr_transport_uring}, "127.0.0.1", true};
+const struct variant uring6 = {{&spr_transport_uring, &spr_transport_uring}, "::1", true};
+const struct variant threads = {{&spr_transport_uring, &spr_transport_uring}, "127.0.0.1", false};
+const struct variant mixed = {{&spr_transport_uring, &spr_transport_epoll}, "127.0.0.1", true};
+#endif
+
+uint64_t test_seed(void)
+{
+    uint64_t seed = spr_rng_test_seed();
+
+    print_message("SPARRING_SEED=%llu\n", (unsigned long long)seed);
+    return seed;
+}
+
+int limit_time(void **state)
+{
+    (void)state;
+    alarm((unsigned)(LIMIT_S * spr_time_factor()));
+    return 0;
+}
+
+double now_s(void) { return (double)spr_monotonic_ns() * 1e-9; }
+
+struct node *open_nodes(const struct variant *v, int size, uint32_t frames)
+{
+    struct node *n = spr_calloc((size_t)size, sizeof *n);
+    uint64_t seed = test_seed();
+
+    for (int i = 0; i < size; i++) {
+        node_init(&n[i], i, size, seed, v->address);
+        n[i].params.one_thread = v->one_thread;
+        n[i].frames = frames;
+        if (node_open(&n[i], v->ops[i % 2]) == SPR_ERR_UNSUPPORTED) {
+            print_message("%s\n", n[i].error.text);
+            skip();
+        }
+    }
+    return n;
+}
+
+void connect_nodes(struct node *n, int size)
+{
+    for (int i = 0; i < size; i++)
+        for (int j = 0; j < size; j++)
+            if (i != j)
+                node_connect(&n[i], j, &n[j].info);
+}
+
+void run_nodes(struct node *n, int size, bool (*done)(const struct node *n))
+{
+    for (;;) {
+        int steps = 0;
+        bool all = true;
+        for (int i = 0; i < size; i++) {
+            steps += node_step(&n[i]);
+            all &= done(&n[i]);
+        }
+        if (all)
+            return;
+        if (steps == 0)
+            node_sleep(&n[0], 1);
+    }
+}
+
+void close_nodes(struct node *n, int size)
+{
+    for (int i = 0; i < size; i++)
+        node_close(&n[i]);
+    spr_free(n);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * What a TCP test is run on, and nodes of one process.
+ */
+#ifndef TESTS_MULTI_TCP_WORLD_H
+#define TESTS_MULTI_TCP_WORLD_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "tests/multi/tcp_node.h"
+
+#define LIMIT_S 90
+
+struct variant {
+    const struct spr_transport_ops *ops[2]; /* of even and odd ranks */
+    const char *address;
+    bool one_thread;
+};
+
+extern const struct variant epoll4, epoll6, uring4, uring6, threads, mixed;
+
+/* One test on one variant. */
+#define ON(test, variant)                                                                          \
+    {                                                                                              \
+#test " on " #variant, test, limit_time, NULL, (void *)(uintptr_t)&variant                 \
+    }
+
+uint64_t test_seed(void); /* printed */
+int limit_time(void **state);
+double now_s(void);
+
+/* Skips the test where io_uring is refused. */
+struct node *open_nodes(const struct variant *v, int size, uint32_t frames);
+void connect_nodes(struct node *n, int size);
+/* Until `done` says so of all nodes; sleeps when none has anything to do. */
+void run_nodes(struct node *n, int size, bool (*done)(const struct node *n));
+void close_nodes(struct node *n, int size);
+
+#endif
