@@ -176,7 +176,7 @@ static spr_status open_one(spr_comm *comm, size_t k, bool asked_for, struct spr_
         .counters = &comm->counters,
         .trace = comm->trace,
         .loopback_only = comm->key.secret_bytes == 0 && !comm->options.insecure,
-        .one_thread = true,
+        .one_thread = comm->options.progress == 0,
     };
     struct spr_error reason = {0};
     struct spr_transport *t = NULL;
