@@ -14,8 +14,8 @@ static spr_status check(const spr_comm *comm, size_t count, spr_dtype dtype, spr
 
     if (!comm || size == 0 || op < 0 || op >= SPR_OP_COUNT)
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
-                             "invalid argument: communicator, element type %d or operation %d", dtype,
-                             op);
+                             "invalid argument: communicator, element type %d or operation %d",
+                             dtype, op);
     if (count > 0 && (!send || !recv))
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm->rank,
                              "rank %d: NULL buffer for %zu elements", comm->rank, count);
@@ -55,8 +55,13 @@ static spr_status dense_plan(struct spr_plan *plan, const spr_comm *comm,
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm->rank,
                              "rank %d: root %d is not one of %d ranks", comm->rank, root,
                              comm->size);
-    *plan = (struct spr_plan){.collective = collective, .dtype = dtype, .op = op, .root = root,
-                              .count = count, .send = send, .recv = recv};
+    *plan = (struct spr_plan){.collective = collective,
+                              .dtype = dtype,
+                              .op = op,
+                              .root = root,
+                              .count = count,
+                              .send = send,
+                              .recv = recv};
     return SPR_OK;
 }
 
@@ -136,9 +141,15 @@ static spr_status sparse_plan(struct spr_plan *plan, const spr_comm *comm, const
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm->rank,
                              "rank %d: %zu entries of %zu positions (at most 2^32)", comm->rank,
                              send->count, elements);
-    *plan = (struct spr_plan){.collective = SPR_C_SPARSE_ALLREDUCE, .dtype = SPR_FP32, .op = op,
-                              .count = elements, .index = send->index, .value = send->value,
-                              .entries = send->count, .dense = dense, .list = list};
+    *plan = (struct spr_plan){.collective = SPR_C_SPARSE_ALLREDUCE,
+                              .dtype = SPR_FP32,
+                              .op = op,
+                              .count = elements,
+                              .index = send->index,
+                              .value = send->value,
+                              .entries = send->count,
+                              .dense = dense,
+                              .list = list};
     return SPR_OK;
 }
 
@@ -176,14 +187,22 @@ static spr_status compressed_plan(struct spr_plan *plan, const spr_comm *comm, s
     if (status)
         return status;
     *plan = (struct spr_plan){.collective = step.dense ? SPR_C_ALLREDUCE : SPR_C_SPARSE_ALLREDUCE,
-                              .dtype = SPR_FP32, .op = op, .count = spr_codec_elements(codec),
-                              .send = step.vector, .recv = gradient, .index = step.index,
-                              .value = step.value, .entries = step.count, .dense = gradient,
-                              .vtype = step.vtype, .codec_hash = spr_codec_hash(codec)};
+                              .dtype = SPR_FP32,
+                              .op = op,
+                              .count = spr_codec_elements(codec),
+                              .send = step.vector,
+                              .recv = gradient,
+                              .index = step.index,
+                              .value = step.value,
+                              .entries = step.count,
+                              .dense = gradient,
+                              .vtype = step.vtype,
+                              .codec_hash = spr_codec_hash(codec)};
     return SPR_OK;
 }
 
-/* Select in the caller's thread: bucket i is compressed while the library's thread moves bucket i-1. */
+/* Select in the caller's thread: bucket i is compressed while the library's thread moves bucket
+ * i-1. */
 static spr_status compressed_post(spr_comm *comm, spr_codec *codec, float *gradient, spr_op op,
                                   const spr_call_options *options, bool soon, spr_request **request)
 {

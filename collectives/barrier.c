@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Dissemination barrier (Hensgen, Finkel, Manber 1988): in step s rank r tells r + 2^s and hears from
- * r - 2^s; after ceil(log2 P) steps everybody has heard of everybody.
+ * Dissemination barrier (Hensgen, Finkel, Manber 1988): in step s rank r tells r + 2^s and hears
+ * from r - 2^s; after ceil(log2 P) steps everybody has heard of everybody.
  *
  * Cost: ceil(log2 P) steps, one empty message each.
  *
@@ -68,5 +68,5 @@ static void cleanup(spr_request *rq)
 }
 
 const struct spr_algorithm spr_barrier_dissemination = {
-    SPR_C_BARRIER, "dissemination", "ceil(log2 P) steps of empty messages",
-    always, start, advance, cleanup};
+    SPR_C_BARRIER, "dissemination", "ceil(log2 P) steps of empty messages", always, start,
+    advance,       cleanup};

@@ -117,9 +117,14 @@ static uint64_t describe(const spr_request *rq)
 {
     const struct spr_plan *p = &rq->plan;
     uint64_t h = 0;
-    const uint64_t fields[] = {(uint64_t)p->collective, (uint64_t)p->dtype, (uint64_t)p->op,
-                               (uint64_t)(uint32_t)p->root, p->count, (uint64_t)p->vtype,
-                               p->codec_hash, (uint64_t)rq->comm->size,
+    const uint64_t fields[] = {(uint64_t)p->collective,
+                               (uint64_t)p->dtype,
+                               (uint64_t)p->op,
+                               (uint64_t)(uint32_t)p->root,
+                               p->count,
+                               (uint64_t)p->vtype,
+                               p->codec_hash,
+                               (uint64_t)rq->comm->size,
                                spr_crc32c(0, rq->algorithm->name, strlen(rq->algorithm->name))};
 
     for (size_t i = 0; i < SPR_ARRAY_LEN(fields); i++)
@@ -193,7 +198,8 @@ void spr_collective_step(spr_request *rq)
     if (rq->done)
         return;
     if (comm->error.status) {
-        /* Memory of the caller may still be in use by frames under way; and the others should know. */
+        /* Memory of the caller may still be in use by frames under way; and the others should know.
+         */
         if (rq->outstanding == 0 && (comm->channel.frames_out == 0 || comm->channel.dead)) {
             rq->algorithm->cleanup(rq);
             complete(rq, rq->canceled ? SPR_ERR_CANCELED : comm->error.status);
@@ -209,8 +215,8 @@ void spr_collective_step(spr_request *rq)
 
 static void fill_options(spr_request *rq, const spr_call_options *options)
 {
-    double timeout = options && options->timeout_s > 0 ? options->timeout_s
-                                                       : rq->comm->options.timeout_s;
+    double timeout =
+        options && options->timeout_s > 0 ? options->timeout_s : rq->comm->options.timeout_s;
     double warn = rq->comm->options.warn_s;
 
     rq->posted_ns = spr_now_ns(rq->comm->clock);
@@ -357,8 +363,7 @@ void spr_cancel(spr_request *request)
     if (!request->done) {
         request->canceled = true;
         snprintf(text, sizeof text, "%s #%u '%s' was cancelled",
-                 spr_collective_names[request->plan.collective], request->operation,
-                 request->name);
+                 spr_collective_names[request->plan.collective], request->operation, request->name);
         spr_comm_fail(comm, SPR_ERR_CANCELED, comm->rank, -1, text);
         spr_comm_kick(comm);
     }

@@ -4,8 +4,8 @@
  *
  * An algorithm is one file and one line in the table of select.c. start() posts the first messages;
  * whenever messages completed, advance() is called once (under the communicator's lock, from
- * progress) and posts what has become possible. Nothing blocks. Nothing is allocated after start(): state
- * comes from the request's arena, which is kept for later requests.
+ * progress) and posts what has become possible. Nothing blocks. Nothing is allocated after start():
+ * state comes from the request's arena, which is kept for later requests.
  */
 #ifndef SPR_COLLECTIVES_COLLECTIVE_H
 #define SPR_COLLECTIVES_COLLECTIVE_H
@@ -60,7 +60,8 @@ struct spr_algorithm {
     void (*cleanup)(spr_request *rq);
 };
 
-/* Chosen by name or, for NULL or "auto", by size. NULL: no such algorithm, *error says which exist. */
+/* Chosen by name or, for NULL or "auto", by size. NULL: no such algorithm, *error says which exist.
+ */
 const struct spr_algorithm *spr_algorithm_select(const struct spr_comm *comm,
                                                  const struct spr_plan *plan, const char *name,
                                                  struct spr_error *error);
@@ -80,7 +81,7 @@ struct spr_request {
     size_t outstanding; /* messages posted and not yet done */
     bool done, canceled;
     spr_status result;
-    spr_codec *codec;   /* compressed allreduce: commit or abort at the end */
+    spr_codec *codec; /* compressed allreduce: commit or abort at the end */
     void (*on_complete)(void *ctx, spr_status status);
     void *on_complete_ctx;
 };
@@ -109,8 +110,8 @@ void spr_in_release(struct spr_in *in);
 /* For cleanup(): release those of `n` messages that have arrived. */
 void spr_in_release_all(struct spr_in *in, size_t n);
 
-/* Buffers of SPR_FRAME_MAX_PAYLOAD bytes from the communicator's pool; NULL: no memory. put(NULL) is
- * harmless. */
+/* Buffers of SPR_FRAME_MAX_PAYLOAD bytes from the communicator's pool; NULL: no memory. put(NULL)
+ * is harmless. */
 char *spr_comm_buffer_get(spr_comm *comm);
 void spr_comm_buffer_put(spr_comm *comm, char *buffer);
 

@@ -129,9 +129,8 @@ const char *spr_comm_host(const spr_comm *comm, int rank)
 
 static const spr_request *oldest(const spr_comm *comm)
 {
-    return spr_list_empty(&comm->running)
-               ? NULL
-               : spr_list_entry(comm->running.next, spr_request, node);
+    return spr_list_empty(&comm->running) ? NULL
+                                          : spr_list_entry(comm->running.next, spr_request, node);
 }
 
 /* "rank 5 (host b) left during allreduce #1234 'layer3.weight' after 41 ms: ..." */
@@ -196,8 +195,7 @@ static void fail(spr_comm *comm, const spr_request *failed, spr_status status, i
     if (!comm->closing)
         spr_info(SPR_SUB_COLL, "%s", comm->error.text);
     dump_trace(comm);
-    comm->grace_ns =
-        spr_now_ns(comm->clock) + (uint64_t)((double)GRACE_NS * spr_time_factor());
+    comm->grace_ns = spr_now_ns(comm->clock) + (uint64_t)((double)GRACE_NS * spr_time_factor());
     comm->next_timer_ns = 0;
     spr_channel_stop(&comm->channel, status, blamed, told_by >= 0 ? text : comm->error.text);
     spr_list_for_each_safe(it, next, &comm->running)
@@ -429,7 +427,8 @@ bool spr_comm_drive(spr_comm *comm, bool (*done)(void *arg), void *arg, uint64_t
     comm->inside++;
     ok = drive(comm, done, arg, until_ns);
     comm->inside--;
-    /* Whoever leaves hands over: to another waiter, and when there is none to the library's thread. */
+    /* Whoever leaves hands over: to another waiter, and when there is none to the library's thread.
+     */
     if (comm->has_thread && !comm->driving)
         pthread_cond_signal(&comm->thread_wake);
     if (comm->closing)

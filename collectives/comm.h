@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Communicator, inside. Everything in here is guarded by `lock`; progress runs with the lock held and
- * gives it up only to sleep.
+ * Communicator, inside. Everything in here is guarded by `lock`; progress runs with the lock held
+ * and gives it up only to sleep.
  *
- * Who progresses: one thread at a time, the "driver". A thread in spr_wait() becomes the driver when
- * there is none; otherwise the library's thread (SPR_PROGRESS_THREAD) is, while collectives run. With
- * io_uring links the library's thread is always the driver (the ring belongs to one thread).
+ * Who progresses: one thread at a time, the "driver". A thread in spr_wait() becomes the driver
+ * when there is none; otherwise the library's thread (SPR_PROGRESS_THREAD) is, while collectives
+ * run. With io_uring links the library's thread is always the driver (the ring belongs to one
+ * thread).
  */
 #ifndef SPR_COLLECTIVES_COMM_H
 #define SPR_COLLECTIVES_COMM_H
@@ -43,26 +44,26 @@ struct spr_comm {
     bool thread_only;           /* only the library's thread may progress */
     bool has_thread, thread_stop;
     pthread_t thread;
-    int waiters;                /* threads in spr_wait that are not the driver */
-    int inside;                 /* threads in spr_comm_drive */
-    int epoll_fd, wake_fd;      /* -1 under simulation */
-    int timer_fd;               /* wakes a caller that sleeps on epoll_fd for deadlines; -1: none */
-    bool armed;                 /* spr_comm_arm said "sleep" */
+    int waiters;           /* threads in spr_wait that are not the driver */
+    int inside;            /* threads in spr_comm_drive */
+    int epoll_fd, wake_fd; /* -1 under simulation */
+    int timer_fd;          /* wakes a caller that sleeps on epoll_fd for deadlines; -1: none */
+    bool armed;            /* spr_comm_arm said "sleep" */
     bool may_spin;
 
-    struct spr_list running; /* struct spr_request, in the order of posting */
-    struct spr_list ready;   /* those whose messages completed */
+    struct spr_list running;  /* struct spr_request, in the order of posting */
+    struct spr_list ready;    /* those whose messages completed */
     struct spr_list finished; /* complete, not yet taken by spr_wait or spr_test */
     struct spr_list spare;    /* memory of finished requests, reused */
-    struct spr_pool buffers; /* SPR_FRAME_MAX_PAYLOAD bytes each: encoded and received chunks */
+    struct spr_pool buffers;  /* SPR_FRAME_MAX_PAYLOAD bytes each: encoded and received chunks */
     uint32_t next_operation;
     uint64_t next_timer_ns;
-    pid_t pid;               /* of the process that made it */
+    pid_t pid; /* of the process that made it */
     bool closing;
-    int background;          /* work besides `running`: connecting, saying goodbye */
+    int background; /* work besides `running`: connecting, saying goodbye */
 
-    struct spr_error error;  /* why it was revoked */
-    uint64_t grace_ns;       /* after a failure: until then ABORT frames may still leave; 0 = healthy */
+    struct spr_error error; /* why it was revoked */
+    uint64_t grace_ns; /* after a failure: until then ABORT frames may still leave; 0 = healthy */
 };
 
 /* An empty communicator of given rank and size: no links yet. Used by spr_comm_create and by the
@@ -80,8 +81,8 @@ void spr_comm_fail(spr_comm *comm, spr_status status, int blamed, int told_by, c
 spr_status spr_comm_arm_locked(spr_comm *comm);
 /* Wake the driver, or the library's thread, after something was posted. Under the lock. */
 void spr_comm_kick(spr_comm *comm);
-/* Drive until `done(arg)` or the time is over (monotonic; UINT64_MAX: never). Under the lock, which is
- * given up while sleeping. Returns false when time is over. */
+/* Drive until `done(arg)` or the time is over (monotonic; UINT64_MAX: never). Under the lock, which
+ * is given up while sleeping. Returns false when time is over. */
 bool spr_comm_drive(spr_comm *comm, bool (*done)(void *arg), void *arg, uint64_t until_ns);
 spr_status spr_comm_start_thread(spr_comm *comm);
 void spr_comm_stop_thread(spr_comm *comm);

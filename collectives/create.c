@@ -340,9 +340,8 @@ static void announce(const spr_comm *comm)
     for (int r = 0; r < comm->size; r++)
         local += r != comm->rank && same_host(&comm->peers[r], &comm->peers[comm->rank]);
     spr_info(SPR_SUB_INIT, "rank %d of %d on host %s (%d ranks here): %s; progress by %s, %s",
-             comm->rank, comm->size, comm->peers[comm->rank].host, local,
-             *text ? text : "no links", comm->has_thread ? "thread" : "caller",
-             comm->may_spin ? "spinning" : "sleeping");
+             comm->rank, comm->size, comm->peers[comm->rank].host, local, *text ? text : "no links",
+             comm->has_thread ? "thread" : "caller", comm->may_spin ? "spinning" : "sleeping");
 }
 
 static spr_status exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadline_ns,
@@ -363,7 +362,8 @@ static spr_status exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadlin
         comm->peers[r].host[sizeof comm->peers[r].host - 1] = '\0';
         /* Containers and emulated hosts of one machine share its CPUs. */
         local += !memcmp(comm->peers[r].boot_id, mine.boot_id, sizeof mine.boot_id);
-        if (comm->peers[r].version != mine.version || comm->peers[r].config_hash != mine.config_hash)
+        if (comm->peers[r].version != mine.version ||
+            comm->peers[r].config_hash != mine.config_hash)
             return spr_error_set(error, SPR_ERR_MISMATCH, r,
                                  "rank %d (host %s) runs another version or other settings "
                                  "(SPARRING_EAGER, SPARRING_EAGER_WINDOW) than rank %d",
@@ -406,8 +406,9 @@ spr_status spr_comm_create(const spr_comm_options *user, spr_comm **out)
 
     spr_error_clear(error);
     if (!out || (user && user->struct_size != sizeof *user))
-        return spr_error_set(error, SPR_ERR_INVALID, -1, "options not set up with "
-                                                         "SPR_COMM_OPTIONS_INIT");
+        return spr_error_set(error, SPR_ERR_INVALID, -1,
+                             "options not set up with "
+                             "SPR_COMM_OPTIONS_INIT");
     status = load_options(user, &options, error);
     if (status)
         goto undo_options;

@@ -5,31 +5,31 @@
  * forwarded unchanged, so the bits depend on nothing but inputs and world.
  *
  * Cost, n elements of v bytes, P ranks: 2 steps, 2 (P-1) messages per chunk and rank;
- *   sent and received per rank 2 (P-1)/P n v bytes (the lower bound of an allreduce; half of it for the
- *   others); (P-1)/P n additions per rank.
+ *   sent and received per rank 2 (P-1)/P n v bytes (the lower bound of an allreduce; half of it for
+ * the others); (P-1)/P n additions per rank.
  *
- * Data movement, 4 ranks; the vector is cut into 4 segments, segment s belongs to rank s; xr(s) is rank
- * r's input of segment s, S(s) the sum:
+ * Data movement, 4 ranks; the vector is cut into 4 segments, segment s belongs to rank s; xr(s) is
+ * rank r's input of segment s, S(s) the sum:
  *
  *            rank 0        rank 1        rank 2        rank 3
  *   send     x0(1..3)      x1(0,2,3)     x2(0,1,3)     x3(0..2)      to the segment's owner
- *   sum      S(0)          S(1)          S(2)          S(3)          x0 + x1 + x2 + x3, in this order
+ *   sum      S(0)          S(1)          S(2)          S(3)          x0 + x1 + x2 + x3, in order
  *   send     S(0) to all   S(1) to all   S(2) to all   S(3) to all
  *
- * Segments are cut into chunks, and both steps run at the same time, each link busy in both directions
- * from start to end: while chunk c is summed, chunk c + 1 is on its way in and chunk c - 1 on its way
- * out. Receives are posted (granted) a few chunks ahead, rotated over the senders, rank r beginning with
- * r + 1, so that at any time each rank sends to another one: no incast.
+ * Segments are cut into chunks, and both steps run at the same time, each link busy in both
+ * directions from start to end: while a chunk is summed, the next one is on its way in and the last
+ * one on its way out. Receives are posted (granted) a few chunks ahead, rotated over the senders,
+ * rank r beginning with r + 1, so that at any time each rank sends to another one: no incast.
  */
 #include <string.h>
 
 #include "collectives/collective.h"
 #include "collectives/reduce.h"
 
-/* Chunks of the own segment whose contributions may be on their way or waiting for their turn. Only the
- * oldest operation lets them wait in the transport's memory; a later one might hold it for as long as a
- * slow rank takes to post that operation, while the oldest one needs it. Later ones use buffers of their
- * own, for one chunk at a time. */
+/* Chunks of the own segment whose contributions may be on their way or waiting for their turn. Only
+ * the oldest operation lets them wait in the transport's memory; a later one might hold it for as
+ * long as a slow rank takes to post that operation, while the oldest one needs it. Later ones use
+ * buffers of their own, for one chunk at a time. */
 #define WINDOWS 3
 /* Messages posted ahead per peer, in each direction and step. */
 #define AHEAD 2
@@ -53,9 +53,9 @@ struct direct {
     size_t segment, total;        /* elements; all segments but the last are equally long */
     size_t chunk, element;        /* elements; bytes */
     bool eager;
-    uint32_t own;      /* chunks of our segment */
-    uint32_t finished; /* of these, summed and stored */
-    int next_rank;     /* whose contribution to chunk `finished` is added next */
+    uint32_t own;                       /* chunks of our segment */
+    uint32_t finished;                  /* of these, summed and stored */
+    int next_rank;                      /* whose contribution to chunk `finished` is added next */
     uint32_t wanted_chunk, wanted_peer; /* next contribution to ask for */
     void *accumulator;
     struct peer *peers;
@@ -104,26 +104,27 @@ static char *target(const spr_request *rq, int owner, uint32_t c)
     return (char *)rq->plan.recv + (start + c * d->chunk) * d->element;
 }
 
-static void choose_chunk(struct direct *d, const spr_comm *comm, size_t accumulator_size)
+static void choose_chunk(struct direct *d, const spr_comm *comm)
 {
     size_t peers = (size_t)spr_max_size((size_t)comm->size - 1, 1);
     size_t most = spr_min_size(SPR_CHUNK_BYTES, STAGING_BYTES / (WINDOWS * peers));
     size_t bytes = spr_div_ceil(d->segment * d->element, CHUNKS_PER_SEGMENT);
 
-    (void)accumulator_size;
     bytes = spr_min_size(spr_max_size(bytes, MIN_CHUNK_BYTES), spr_max_size(most, MIN_CHUNK_BYTES));
     d->chunk = spr_max_size(bytes / d->element & ~(size_t)63, 64);
     d->eager = spr_min_size(d->chunk, d->segment) * d->element <= comm->options.eager_bytes;
 }
 
-/* Step 1: contributions to the owners ----------------------------------------------------------- */
+/* Step 1: contributions to the owners -----------------------------------------------------------
+ */
 
 /* Does this rank send its part of the owner's segment? */
 static bool contributes(const spr_request *rq, int owner)
 {
     const struct direct *d = rq->state;
 
-    return owner != rq->comm->rank && (d->reduce || (d->scatter && rq->comm->rank == rq->plan.root));
+    return owner != rq->comm->rank &&
+           (d->reduce || (d->scatter && rq->comm->rank == rq->plan.root));
 }
 
 static void contribute(spr_request *rq)
@@ -251,7 +252,8 @@ static void take_from_root(spr_request *rq)
     }
 }
 
-/* Step 2: results to everybody ------------------------------------------------------------------ */
+/* Step 2: results to everybody ------------------------------------------------------------------
+ */
 
 /* A broadcast's root has everything already. */
 static bool gathers(const spr_request *rq, int rank)
@@ -329,7 +331,8 @@ static bool gather(spr_request *rq)
     return all;
 }
 
-/* ----------------------------------------------------------------------------------------------- */
+/* -----------------------------------------------------------------------------------------------
+ */
 
 static bool all_sent(const spr_request *rq)
 {
@@ -378,7 +381,7 @@ static spr_status start(spr_request *rq, bool reduce, bool scatter, bool gather_
     d->total = total;
     d->segment = segment;
     d->element = spr_dtype_size(rq->plan.dtype);
-    choose_chunk(d, rq->comm, accumulator_size);
+    choose_chunk(d, rq->comm);
     d->own = segment_chunks(d, rq->comm->rank);
     d->finished = reduce || scatter ? 0 : d->own;
     d->peers = spr_arena_alloc(&rq->arena, size * sizeof *d->peers);
@@ -388,8 +391,8 @@ static spr_status start(spr_request *rq, bool reduce, bool scatter, bool gather_
     d->to_all = spr_arena_alloc(&rq->arena, AHEAD * size * sizeof *d->to_all);
     d->from_owner = spr_arena_alloc(&rq->arena, AHEAD * size * sizeof *d->from_owner);
     d->accumulator = reduce ? spr_arena_alloc(&rq->arena, d->chunk * accumulator_size) : d;
-    if (!d->peers || !d->contributions || !d->staging || !d->to_owner || !d->to_all || !d->from_owner ||
-        !d->accumulator)
+    if (!d->peers || !d->contributions || !d->staging || !d->to_owner || !d->to_all ||
+        !d->from_owner || !d->accumulator)
         return SPR_ERR_NOMEM;
     return SPR_OK;
 }
@@ -445,13 +448,18 @@ static spr_status start_broadcast(spr_request *rq)
 }
 
 const struct spr_algorithm spr_allreduce_direct = {
-    SPR_C_ALLREDUCE, "direct", "2 steps, 2(P-1)/P n bytes, canonical",
-    always, start_allreduce, advance, cleanup};
-const struct spr_algorithm spr_reduce_scatter_direct = {
-    SPR_C_REDUCE_SCATTER, "direct", "1 step, (P-1) n bytes, canonical",
-    always, start_reduce_scatter, advance, cleanup};
+    SPR_C_ALLREDUCE, "direct", "2 steps, 2(P-1)/P n bytes, canonical", always, start_allreduce,
+    advance,         cleanup};
+const struct spr_algorithm spr_reduce_scatter_direct = {SPR_C_REDUCE_SCATTER,
+                                                        "direct",
+                                                        "1 step, (P-1) n bytes, canonical",
+                                                        always,
+                                                        start_reduce_scatter,
+                                                        advance,
+                                                        cleanup};
 const struct spr_algorithm spr_allgather_direct = {
     SPR_C_ALLGATHER, "direct", "1 step, (P-1) n bytes", always, start_allgather, advance, cleanup};
 const struct spr_algorithm spr_broadcast_direct = {
-    SPR_C_BROADCAST, "direct", "2 steps, scatter and allgather, 2(P-1)/P n bytes",
-    always, start_broadcast, advance, cleanup};
+    SPR_C_BROADCAST, "direct",        "2 steps, scatter and allgather, 2(P-1)/P n bytes",
+    always,          start_broadcast, advance,
+    cleanup};

@@ -2,8 +2,9 @@
  *
  * Flat algorithms for small vectors: everything in one message.
  *
- * allreduce (gather and sum): every rank sends its whole vector to every other and sums all of them in
- *   rank order. Canonical. Cost: 1 step, P-1 messages, (P-1) n v bytes sent, (P-1) n additions per rank.
+ * allreduce (gather and sum): every rank sends its whole vector to every other and sums all of them
+ * in rank order. Canonical. Cost: 1 step, P-1 messages, (P-1) n v bytes sent, (P-1) n additions per
+ * rank.
  *
  *            rank 0        rank 1        rank 2        rank 3
  *   send     x0 to all     x1 to all     x2 to all     x3 to all
@@ -19,9 +20,9 @@
 struct flat {
     size_t bytes;
     int next_rank;
-    bool received; /* broadcast: nothing more to come */
-    char *accumulator, *copy, *inputs; /* inputs: [size], not kept in the transport's memory, which a
-                                        * slow rank would block for all other operations */
+    bool received;                     /* broadcast: nothing more to come */
+    char *accumulator, *copy, *inputs; /* inputs: [size], not kept in the transport's memory, which
+                                        * a slow rank would block for all other operations */
     struct spr_in *in;
     struct spr_out *out;
 };
@@ -154,8 +155,10 @@ static bool advance_broadcast(spr_request *rq)
 }
 
 const struct spr_algorithm spr_allreduce_flat = {
-    SPR_C_ALLREDUCE, "flat", "1 step, (P-1) n bytes, canonical; small vectors",
-    one_message, start_allreduce, advance_allreduce, cleanup};
+    SPR_C_ALLREDUCE, "flat",          "1 step, (P-1) n bytes, canonical; small vectors",
+    one_message,     start_allreduce, advance_allreduce,
+    cleanup};
 const struct spr_algorithm spr_broadcast_flat = {
-    SPR_C_BROADCAST, "flat", "1 step, (P-1) n bytes at the root; small vectors",
-    one_message, start_broadcast, advance_broadcast, cleanup};
+    SPR_C_BROADCAST, "flat",          "1 step, (P-1) n bytes at the root; small vectors",
+    one_message,     start_broadcast, advance_broadcast,
+    cleanup};

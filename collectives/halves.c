@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Dense codecs "fp16" and "bf16": the rounded vector travels, and is summed, as halves. The values fit
- * the type without loss (the codec rounded them and kept the rest); the owner rounds each sum once.
+ * Dense codecs "fp16" and "bf16": the rounded vector travels, and is summed, as halves. The values
+ * fit the type without loss (the codec rounded them and kept the rest); the owner rounds each sum
+ * once.
  */
 #include "collectives/collective.h"
 #include "compress/value.h"
@@ -17,7 +18,7 @@ spr_status spr_halves_pack(spr_request *rq)
     if (!halves)
         return SPR_ERR_NOMEM;
     (plan->vtype == SPR_V_FP16 ? spr_fp16_encode : spr_bf16_encode)(plan->send, halves,
-                                                                   plan->count);
+                                                                    plan->count);
     plan->unpack = plan->recv;
     plan->send = plan->recv = halves;
     plan->dtype = plan->vtype == SPR_V_FP16 ? SPR_FP16 : SPR_BF16;
@@ -30,5 +31,5 @@ void spr_halves_unpack(spr_request *rq)
 
     if (plan->unpack)
         (plan->vtype == SPR_V_FP16 ? spr_fp16_decode : spr_bf16_decode)(plan->recv, plan->unpack,
-                                                                       plan->count);
+                                                                        plan->count);
 }

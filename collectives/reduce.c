@@ -20,8 +20,7 @@
 #define ADD_INT64(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
 
 #define LOOP(name, type, expression)                                                               \
-    static void name(type *restrict acc, const type *restrict x,  \
-                                                     size_t n)                                     \
+    static void name(type *restrict acc, const type *restrict x, size_t n)                         \
     {                                                                                              \
         for (size_t i = 0; i < n; i++)                                                             \
             acc[i] = expression(acc[i], x[i]);                                                     \
@@ -101,8 +100,7 @@ void spr_reduce_add(spr_dtype dtype, spr_op op, void *acc, const void *x, size_t
             o[i] = a[i] / d;                                                                       \
     } while (0)
 
-static void divide(spr_dtype dtype, void *out, const void *acc,
-                                                   size_t n, int ranks)
+static void divide(spr_dtype dtype, void *out, const void *acc, size_t n, int ranks)
 {
     if (dtype == SPR_FP32)
         DIVIDE(float);

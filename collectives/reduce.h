@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Reduction kernels. The accumulator has the element type itself, but float for fp16 and bf16, which
- * are therefore rounded only once, in spr_reduce_store.
+ * Reduction kernels. The accumulator has the element type itself, but float for fp16 and bf16,
+ * which are therefore rounded only once, in spr_reduce_store.
  */
 #ifndef SPR_COLLECTIVES_REDUCE_H
 #define SPR_COLLECTIVES_REDUCE_H

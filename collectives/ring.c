@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Ring allreduce (Patarasuk and Yuan 2009): each rank only talks to its neighbours. Not canonical: the
- * order of the sum depends on the segment; same bits on all ranks and in every run of the same world.
+ * Ring allreduce (Patarasuk and Yuan 2009): each rank only talks to its neighbours. Not canonical:
+ * the order of the sum depends on the segment; same bits on all ranks and in every run of the same
+ * world.
  *
- * Cost, n elements of v bytes, P ranks: 2(P-1) steps; 2 (P-1)/P n v bytes sent per rank, to one peer;
- *   (P-1)/P n additions per rank.
+ * Cost, n elements of v bytes, P ranks: 2(P-1) steps; 2 (P-1)/P n v bytes sent per rank, to one
+ * peer; (P-1)/P n additions per rank.
  *
- * Data movement, 4 ranks, 4 segments; s(a..b) = segment s summed over ranks a..b, S(s) the full sum:
+ * Data movement, 4 ranks, 4 segments; s(a..b) = segment s summed over ranks a..b, S(s) the full
+ * sum:
  *
  *   step   rank 0 -> 1    rank 1 -> 2    rank 2 -> 3    rank 3 -> 0
  *    0     0(0)           1(1)           2(2)           3(3)            reduce-scatter
@@ -16,8 +18,8 @@
  *    4     S(0)           S(1)           S(2)           S(3)
  *    5     S(3)           S(0)           S(1)           S(2)
  *
- * Segments are cut into chunks; chunk c of step t is sent as soon as chunk c of step t - 1 has arrived
- * (and was added), so all links stay busy.
+ * Segments are cut into chunks; chunk c of step t is sent as soon as chunk c of step t - 1 has
+ * arrived (and was added), so all links stay busy.
  */
 #include <string.h>
 
@@ -29,7 +31,8 @@
 
 struct ring {
     size_t segment, chunk, element;
-    uint32_t per_step; /* chunks per step, the same on all ranks (the last segment may have empty ones) */
+    uint32_t per_step; /* chunks per step, the same on all ranks (the last segment may have empty
+                          ones) */
     uint32_t total;    /* chunks sent, and received: 2 (P-1) per_step */
     uint32_t asked, arrived, sent;
     bool eager;
@@ -44,7 +47,8 @@ static bool usable(const struct spr_plan *plan, int size)
     return plan->dtype != SPR_FP16 && plan->dtype != SPR_BF16;
 }
 
-/* Chunk i of the sequence, as seen by the rank that sends it: its position and length in elements. */
+/* Chunk i of the sequence, as seen by the rank that sends it: its position and length in elements.
+ */
 static void locate(const spr_request *rq, int sender, uint32_t i, size_t *start, size_t *length)
 {
     const struct ring *g = rq->state;
@@ -111,8 +115,7 @@ static void pass_on(spr_request *rq, int right)
         if (out->busy)
             return;
         locate(rq, rq->comm->rank, g->sent, &start, &n);
-        spr_post_send(rq, out, right, g->sent, from + start * g->element, n * g->element,
-                      g->eager);
+        spr_post_send(rq, out, right, g->sent, from + start * g->element, n * g->element, g->eager);
         g->sent++;
     }
 }
@@ -143,8 +146,8 @@ static spr_status start(spr_request *rq)
     rq->state = g;
     g->element = spr_dtype_size(rq->plan.dtype);
     g->segment = spr_div_ceil(rq->plan.count, size);
-    bytes = spr_min_size(spr_max_size(g->segment * g->element / 4, MIN_CHUNK_BYTES),
-                         SPR_CHUNK_BYTES);
+    bytes =
+        spr_min_size(spr_max_size(g->segment * g->element / 4, MIN_CHUNK_BYTES), SPR_CHUNK_BYTES);
     g->chunk = bytes / g->element;
     g->per_step = (uint32_t)spr_max_size(spr_div_ceil(g->segment, g->chunk), 1);
     g->total = 2 * ((uint32_t)size - 1) * g->per_step;
@@ -162,5 +165,5 @@ static void cleanup(spr_request *rq)
 }
 
 const struct spr_algorithm spr_allreduce_ring = {
-    SPR_C_ALLREDUCE, "ring", "2(P-1) steps, 2(P-1)/P n bytes to one neighbour",
-    usable, start, advance, cleanup};
+    SPR_C_ALLREDUCE, "ring", "2(P-1) steps, 2(P-1)/P n bytes to one neighbour", usable, start,
+    advance,         cleanup};

@@ -9,8 +9,8 @@
 
 /* In order of preference: "auto" takes the first that is usable and fits the size. */
 static const struct spr_algorithm *const table[] = {
-    &spr_allreduce_flat,        &spr_allreduce_direct,   &spr_allreduce_ring,
-    &spr_reduce_scatter_direct, &spr_allgather_direct,   &spr_broadcast_flat,
+    &spr_allreduce_flat,        &spr_allreduce_direct,      &spr_allreduce_ring,
+    &spr_reduce_scatter_direct, &spr_allgather_direct,      &spr_broadcast_flat,
     &spr_broadcast_direct,      &spr_barrier_dissemination, &spr_sparse_direct,
 };
 
@@ -39,9 +39,9 @@ const struct spr_algorithm *spr_algorithm_select(const struct spr_comm *comm,
             return a;
         snprintf(names + strlen(names), sizeof names - strlen(names), " %s", a->name);
     }
-    spr_error_set(error, SPR_ERR_INVALID, comm->rank,
-                  "no algorithm '%s' for %s of %s; there is:%s", any ? "auto" : name,
-                  spr_collective_names[plan->collective], spr_dtype_name(plan->dtype), names);
+    spr_error_set(error, SPR_ERR_INVALID, comm->rank, "no algorithm '%s' for %s of %s; there is:%s",
+                  any ? "auto" : name, spr_collective_names[plan->collective],
+                  spr_dtype_name(plan->dtype), names);
     return NULL;
 }
 

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Sparse allreduce, exact: direct reduce-scatter of the lists to block-cyclic owners, allgather of the
- * encoded unions. Canonical: the owner adds in rank order and its bytes are forwarded unchanged.
+ * Sparse allreduce, exact: direct reduce-scatter of the lists to block-cyclic owners, allgather of
+ * the encoded unions. Canonical: the owner adds in rank order and its bytes are forwarded
+ * unchanged.
  *
- * Cost, k entries per rank, U entries in the union of P ranks, b bytes per entry as encoded: 2 steps;
- *   sent per rank (P-1)/P k b + (P-1)/P U b (within (U-k)/P entries of the lower bound, for any
- *   overlap of supports); k + U/P additions and U scattered writes per rank.
+ * Cost, k entries per rank, U entries in the union of P ranks, b bytes per entry as encoded: 2
+ * steps; sent per rank (P-1)/P k b + (P-1)/P U b (within (U-k)/P entries of the lower bound, for
+ * any overlap of supports); k + U/P additions and U scattered writes per rank.
  *
- * Data movement, 4 ranks; block i of the vector belongs to rank i mod 4; xr(s) = rank r's entries in the
- * blocks of rank s, S(s) = their sum over ranks:
+ * Data movement, 4 ranks; block i of the vector belongs to rank i mod 4; xr(s) = rank r's entries
+ * in the blocks of rank s, S(s) = their sum over ranks:
  *
  *            rank 0        rank 1        rank 2        rank 3
  *   send     x0(1..3)      x1(0,2,3)     x2(0,1,3)     x3(0..2)      in chunks (compress/chunk.h)
- *   merge    S(0)          S(1)          S(2)          S(3)          window by window, in rank order
- *   send     S(0) to all   S(1) to all   S(2) to all   S(3) to all   in chunks
- *   write    the whole union into the dense result, or into a list
+ *   merge    S(0)          S(1)          S(2)          S(3)          window by window, in rank
+ * order send     S(0) to all   S(1) to all   S(2) to all   S(3) to all   in chunks write    the
+ * whole union into the dense result, or into a list
  *
- * Streaming: a window (65536 positions of one owner) is merged in a dense accumulator that fits the L2
- * cache as soon as every rank's chunk that covers it is there, while later chunks are on the wire.
- * Memory is bounded: SPR_SPARSE_AHEAD chunks per peer and step. Chunks are received into private memory,
- * so that a peer cannot change them between check and use.
+ * Streaming: a window (65536 positions of one owner) is merged in a dense accumulator that fits the
+ * L2 cache as soon as every rank's chunk that covers it is there, while later chunks are on the
+ * wire. Memory is bounded: SPR_SPARSE_AHEAD chunks per peer and step. Chunks are received into
+ * private memory, so that a peer cannot change them between check and use.
  */
 #include "collectives/sparse.h"
 
@@ -35,8 +36,8 @@ static void stream_ask(spr_request *rq, struct spr_stream *s, int peer, uint32_t
         uint32_t i = s->asked % SPR_SPARSE_AHEAD;
         if (s->in[i].state != SPR_IN_FREE)
             return;
-        spr_post_receive(rq, &s->in[i], peer, step | s->asked, s->buffer[i],
-                         SPR_FRAME_MAX_PAYLOAD, false);
+        spr_post_receive(rq, &s->in[i], peer, step | s->asked, s->buffer[i], SPR_FRAME_MAX_PAYLOAD,
+                         false);
         s->asked++;
     }
 }
@@ -56,7 +57,8 @@ static void stream_close(struct spr_stream *s)
     s->open = false;
 }
 
-/* Sender: our list to the owners ---------------------------------------------------------------- */
+/* Sender: our list to the owners ----------------------------------------------------------------
+ */
 
 /* Encode the next chunk for an owner. Returns its bytes. */
 static size_t encode_next(spr_request *rq, int owner)
@@ -66,13 +68,13 @@ static size_t encode_next(spr_request *rq, int owner)
     uint32_t windows = spr_blocks_windows(&s->blocks, (uint32_t)owner);
     uint32_t next = s->sent_windows[owner];
 
-    spr_chunk_writer_init(w, &s->blocks, (uint32_t)owner, SPR_SPARSE_MAX_WINDOWS,
-                          w->max_entries, s->writer_scratch);
+    spr_chunk_writer_init(w, &s->blocks, (uint32_t)owner, SPR_SPARSE_MAX_WINDOWS, w->max_entries,
+                          s->writer_scratch);
     spr_chunk_writer_begin(w, next);
     for (; next < windows; next++) {
         size_t n = spr_blocks_gather_count(&s->blocks, s->offsets, (uint32_t)owner, next);
-        if (w->windows && ((w->count + n) * 6 > SPR_SPARSE_TARGET_BYTES ||
-                           !spr_chunk_writer_room(w, n)))
+        if (w->windows &&
+            ((w->count + n) * 6 > SPR_SPARSE_TARGET_BYTES || !spr_chunk_writer_room(w, n)))
             break;
         n = spr_blocks_gather(&s->blocks, s->offsets, rq->plan.index, rq->plan.value,
                               (uint32_t)owner, next, w->pos + w->count, w->val + w->count);
@@ -109,7 +111,8 @@ static bool contribute(spr_request *rq)
     return all;
 }
 
-/* Owner: merge ---------------------------------------------------------------------------------- */
+/* Owner: merge ----------------------------------------------------------------------------------
+ */
 
 /* Make the chunk of `from` that covers the window to be merged available. */
 static bool covered(spr_request *rq, int from)
@@ -132,7 +135,8 @@ static bool covered(spr_request *rq, int from)
     stream->open = true;
     stream->last = stream->chunk.flags & SPR_CHUNK_LAST;
     if (stream->last != (s->merged + stream->chunk.windows == s->windows)) {
-        spr_comm_fail(rq->comm, SPR_ERR_PROTO, from, -1, "a stream of chunks ends at the wrong place");
+        spr_comm_fail(rq->comm, SPR_ERR_PROTO, from, -1,
+                      "a stream of chunks ends at the wrong place");
         return false;
     }
     return true;
@@ -195,8 +199,8 @@ static bool send_union(spr_request *rq, bool last)
                                     slot->buffer, SPR_FRAME_MAX_PAYLOAD);
     for (int i = 1; i < size; i++) {
         int peer = (rank + i) % size;
-        spr_post_send(rq, &slot->out[peer], peer, UNION_STEP | s->union_chunks, slot->buffer,
-                      bytes, false);
+        spr_post_send(rq, &slot->out[peer], peer, UNION_STEP | s->union_chunks, slot->buffer, bytes,
+                      false);
     }
     s->union_chunks++;
     return spr_sparse_result(rq, rank, first, slot->buffer, bytes, &is_last, &next) == SPR_OK;
@@ -247,7 +251,8 @@ static void merge(spr_request *rq)
     }
 }
 
-/* Step 2: everybody's unions -------------------------------------------------------------------- */
+/* Step 2: everybody's unions --------------------------------------------------------------------
+ */
 
 static bool take_unions(spr_request *rq)
 {
@@ -314,7 +319,8 @@ static bool advance(spr_request *rq)
     return false;
 }
 
-/* Setting up ------------------------------------------------------------------------------------ */
+/* Setting up ------------------------------------------------------------------------------------
+ */
 
 /* Blocks small enough that every owner has some, large enough that an entry's block is cheap. */
 static void choose_blocks(struct spr_blocks *b, size_t elements, int size)
@@ -357,8 +363,7 @@ static bool make_senders(spr_request *rq)
     if (!s->sent_windows || !s->sent_chunks || !s->to_owner || !s->to_owner_buffer)
         return false;
     for (size_t r = 0; r < size; r++) {
-        if (r != (size_t)rq->comm->rank &&
-            !(s->to_owner_buffer[r] = spr_comm_buffer_get(rq->comm)))
+        if (r != (size_t)rq->comm->rank && !(s->to_owner_buffer[r] = spr_comm_buffer_get(rq->comm)))
             return false;
     }
     for (int i = 0; i < SPR_SPARSE_UNIONS; i++) {
@@ -424,8 +429,8 @@ static spr_status start(spr_request *rq)
     rq->state = s;
     choose_blocks(&s->blocks, plan->count, rq->comm->size);
     s->windows = spr_blocks_windows(&s->blocks, (uint32_t)rq->comm->rank);
-    s->offsets = spr_arena_alloc(&rq->arena,
-                                 (spr_blocks_count(&s->blocks) + 1) * sizeof *s->offsets);
+    s->offsets =
+        spr_arena_alloc(&rq->arena, (spr_blocks_count(&s->blocks) + 1) * sizeof *s->offsets);
     if (!s->offsets)
         return SPR_ERR_NOMEM;
     if (!spr_blocks_offsets(&s->blocks, plan->index, plan->entries, s->offsets))
@@ -449,6 +454,10 @@ static bool usable(const struct spr_plan *plan, int size)
     return plan->dtype == SPR_FP32;
 }
 
-const struct spr_algorithm spr_sparse_direct = {
-    SPR_C_SPARSE_ALLREDUCE, "direct", "2 steps, (P-1)/P (k + U) entries, canonical",
-    usable, start, advance, cleanup};
+const struct spr_algorithm spr_sparse_direct = {SPR_C_SPARSE_ALLREDUCE,
+                                                "direct",
+                                                "2 steps, (P-1)/P (k + U) entries, canonical",
+                                                usable,
+                                                start,
+                                                advance,
+                                                cleanup};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * State of the sparse allreduce, shared by sparse.c (the two steps) and sparse_result.c (what becomes of
- * the union).
+ * State of the sparse allreduce, shared by sparse.c (the two steps) and sparse_result.c (what
+ * becomes of the union).
  */
 #ifndef SPR_COLLECTIVES_SPARSE_H
 #define SPR_COLLECTIVES_SPARSE_H
@@ -41,8 +41,8 @@ struct spr_kept {
 
 struct spr_sparse_state {
     struct spr_blocks blocks;
-    uint32_t windows;         /* of ours */
-    uint32_t *offsets;        /* of our list, by block */
+    uint32_t windows;  /* of ours */
+    uint32_t *offsets; /* of our list, by block */
     /* Step 1, as a sender: */
     uint32_t *sent_windows;   /* [size]: windows of that owner encoded so far */
     uint32_t *sent_chunks;    /* [size] */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * What becomes of the union: each owner's chunks, as they come, into the dense result; or all together,
- * at the end, into one sorted list.
+ * What becomes of the union: each owner's chunks, as they come, into the dense result; or all
+ * together, at the end, into one sorted list.
  */
 #include <string.h>
 

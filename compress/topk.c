@@ -211,7 +211,8 @@ static uint32_t sample_bin(const struct topk *t, size_t rank, size_t *above)
  * large together, which makes it up to LINE times that of independent elements. */
 static double sample_variance(const struct topk *t, uint32_t lo)
 {
-    double lines = (double)(t->samples / LINE);
+    size_t whole = t->samples / LINE;
+    double lines = (double)whole;
     uint64_t sum = 0, squares = 0;
 
     for (size_t l = 0; l < t->samples; l += LINE) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * The naive fp64 reference of reductions. Inputs are a pure function of (seed, salt, rank, index), so that
- * every rank can compute everybody's.
+ * The naive fp64 reference of reductions. Inputs are a pure function of (seed, salt, rank, index),
+ * so that every rank can compute everybody's.
  */
 #ifndef TESTS_REFERENCE_H
 #define TESTS_REFERENCE_H

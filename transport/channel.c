@@ -342,7 +342,6 @@ void spr_channel_stop(struct spr_channel *ch, spr_status status, int blamed, con
                                      (uint64_t)(uint32_t)status, text);
         cancel_waiting(p, status);
     }
-    ch->told = true;
 }
 
 void spr_channel_kill(struct spr_channel *ch)
@@ -411,16 +410,17 @@ void spr_channel_waiting_for(const struct spr_channel *ch, uint32_t operation, c
         only_behind |= waits_for(&ch->peers[r], operation) && behind(&ch->peers[r], operation);
     for (int r = 0; r <= ch->size; r++) {
         const struct spr_channel_peer *p = &ch->peers[r];
-        bool waits = r < ch->size && waits_for(p, operation) &&
-                     (!only_behind || behind(p, operation));
+        bool waits =
+            r < ch->size && waits_for(p, operation) && (!only_behind || behind(p, operation));
         if (waits && run < 0)
             run = r;
         if (waits && *first < 0)
             *first = r;
         if (!waits && run >= 0 && used < bytes) {
-            int n = run == r - 1 ? snprintf(text + used, bytes - used, "%s%d", used ? ", " : "", run)
-                                 : snprintf(text + used, bytes - used, "%s%d-%d",
-                                            used ? ", " : "", run, r - 1);
+            int n =
+                run == r - 1
+                    ? snprintf(text + used, bytes - used, "%s%d", used ? ", " : "", run)
+                    : snprintf(text + used, bytes - used, "%s%d-%d", used ? ", " : "", run, r - 1);
             used += n > 0 ? (size_t)n : 0;
             run = -1;
         }

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Channel: tagged messages over the links of one communicator. The layer between the collectives, which
- * know (operation, step), and the transports, which know frames.
+ * Channel: tagged messages over the links of one communicator. The layer between the collectives,
+ * which know (operation, step), and the transports, which know frames.
  *
- * Receiver-driven: posting a receive is the permission to send. A message above the eager limit waits at
- * its sender until the receiver has posted the matching receive and a GRANT frame has come over. So
- * memory is bounded by what the receiver posted, a fast rank cannot flood a slow one, and the receiver
- * decides the order in which its peers send. Small messages go at once ("eager"), within a window of
- * unconsumed bytes per link; past the window the sender sends a REQUEST and waits for a GRANT.
+ * Receiver-driven: posting a receive is the permission to send. A message above the eager limit
+ * waits at its sender until the receiver has posted the matching receive and a GRANT frame has come
+ * over. So memory is bounded by what the receiver posted, a fast rank cannot flood a slow one, and
+ * the receiver decides the order in which its peers send. Small messages go at once ("eager"),
+ * within a window of unconsumed bytes per link; past the window the sender sends a REQUEST and
+ * waits for a GRANT.
  *
  *   granted:  R: recv(op, step) --GRANT--> S        S: send(op, step) --DATA--> R
  *   eager:    S: send(op, step) --DATA--> R         R: delivered, or kept until recv(op, step)
  *
  * Both sides derive from the plan whether a message is eager (`eager` below must agree).
- * Serialised by the communicator's lock. Messages complete inside spr_channel_progress() or, when nothing
- * has to be waited for, inside the post itself; `done` must not post (mark and return).
+ * Serialised by the communicator's lock. Messages complete inside the transports' progress() or, when
+ * nothing has to be waited for, inside the post itself; `done` must not post (mark and return).
  */
 #ifndef SPR_TRANSPORT_CHANNEL_H
 #define SPR_TRANSPORT_CHANNEL_H
@@ -51,7 +52,7 @@ struct spr_recv {
     const void *data; /* == into, or borrowed memory until spr_channel_release */
     size_t bytes;
     void *token;
-    bool copied;      /* data is in `unexpected`, private */
+    bool copied; /* data is in `unexpected`, private */
     void (*done)(struct spr_recv *recv, spr_status status);
 };
 
@@ -59,32 +60,33 @@ struct spr_channel_peer {
     struct spr_channel *channel;
     struct spr_link *link; /* NULL: this rank itself, or not connected yet */
     int rank;
-    bool checksum;         /* payload CRC on this link */
-    bool left;             /* said BYE, or ABORT */
-    uint32_t left_at;      /* ... before this operation; all earlier ones are complete over there */
-    uint32_t heard;        /* the latest operation that any frame of the peer belonged to */
+    bool checksum;    /* payload CRC on this link */
+    bool left;        /* said BYE, or ABORT */
+    uint32_t left_at; /* ... before this operation; all earlier ones are complete over there */
+    uint32_t heard;   /* the latest operation that any frame of the peer belonged to */
     bool down;
     uint32_t tx_sequence, rx_sequence;
-    struct spr_list waiting;    /* struct spr_send without grant or credit */
-    struct spr_list receives;   /* struct spr_recv posted */
-    struct spr_list early;      /* struct early: grants, requests, data without a partner */
-    struct spr_recv *receiving; /* its payload is arriving */
-    struct early *arriving;     /* eager payload without a receive is arriving */
-    uint32_t eager_sent, eager_acked;         /* as sender: bytes, modulo 2^32 */
-    uint32_t eager_consumed, eager_reported;  /* as receiver */
-    size_t kept_bytes, kept_entries;          /* in `early` */
+    struct spr_list waiting;          /* struct spr_send without grant or credit */
+    struct spr_list receives;         /* struct spr_recv posted */
+    struct spr_list early;            /* struct early: grants, requests, data without a partner */
+    struct spr_recv *receiving;       /* its payload is arriving */
+    struct early *arriving;           /* eager payload without a receive is arriving */
+    uint32_t eager_sent, eager_acked; /* as sender: bytes, modulo 2^32 */
+    uint32_t eager_consumed, eager_reported; /* as receiver */
+    size_t kept_bytes, kept_entries;         /* in `early` */
     uint64_t last_heard_ns;
 };
 
 enum spr_operation_state { SPR_OPERATION_OVER, SPR_OPERATION_RUNNING, SPR_OPERATION_FUTURE };
 
 struct spr_channel_events {
-    /* The first failure; at most once. `rank`: who is to blame. `told_by`: -1, or the rank whose ABORT
-     * said so. The channel has already stopped; the owner completes its operations as their messages
-     * come back. */
+    /* The first failure; at most once. `rank`: who is to blame. `told_by`: -1, or the rank whose
+     * ABORT said so. The channel has already stopped; the owner completes its operations as their
+     * messages come back. */
     void (*failed)(void *ctx, spr_status status, int rank, int told_by, const char *text);
-    /* Is this operation over, under way (then *descriptor is set), or still to come? A grant for one that
-     * is over is dropped: a receiver may post more receives than the sender turns out to need. */
+    /* Is this operation over, under way (then *descriptor is set), or still to come? A grant for
+     * one that is over is dropped: a receiver may post more receives than the sender turns out to
+     * need. */
     enum spr_operation_state (*state)(void *ctx, uint32_t operation, uint64_t *descriptor);
     void *ctx;
 };
@@ -100,10 +102,9 @@ struct spr_channel {
     struct spr_channel_peer *peers; /* size entries */
     struct spr_pool control_pool, early_pool;
     int links_up;
-    size_t frames_out;       /* handed to transports, not yet sent() */
-    spr_status status;       /* SPR_OK, or why the channel stopped */
-    bool dead;               /* links are killed */
-    bool told;               /* ABORT was queued */
+    size_t frames_out; /* handed to transports, not yet sent() */
+    spr_status status; /* SPR_OK, or why the channel stopped */
+    bool dead;         /* links are killed */
 };
 
 extern const struct spr_link_events spr_channel_link_events;
@@ -122,15 +123,15 @@ void spr_channel_release(struct spr_channel *ch, struct spr_recv *recv);
 
 /* An operation is posted here: compare it with what the peers have said of it so far. */
 void spr_channel_begin(struct spr_channel *ch, uint32_t operation, uint64_t descriptor);
-/* Take a posted receive back; done() is not called. False: a payload is arriving for it, which breaks the
- * protocol; the receive stays posted. */
+/* Take a posted receive back; done() is not called. False: a payload is arriving for it, which
+ * breaks the protocol; the receive stays posted. */
 bool spr_channel_withdraw(struct spr_channel *ch, struct spr_recv *recv);
 /* An operation is over: forget grants for it that were not used. */
 void spr_channel_forget(struct spr_channel *ch, uint32_t operation);
 
 /*
- * Stop: messages that wait are completed with `status` now; those under way when they come back. Tells
- * all peers (ABORT). Does not call events.failed. Idempotent: the first call wins.
+ * Stop: messages that wait are completed with `status` now; those under way when they come back.
+ * Tells all peers (ABORT). Does not call events.failed. Idempotent: the first call wins.
  */
 void spr_channel_stop(struct spr_channel *ch, spr_status status, int blamed, const char *text);
 /* Cut all links; everything under way is returned by the transports' next progress. */
@@ -141,8 +142,8 @@ void spr_channel_bye(struct spr_channel *ch, uint32_t next_operation);
 bool spr_channel_all_left(const struct spr_channel *ch);
 void spr_channel_destroy(struct spr_channel *ch);
 
-/* Ranks that an operation waits for: those that have not reached it; if there are none, all with posted
- * receives and sends without grant. Text like "2, 5-7". */
+/* Ranks that an operation waits for: those that have not reached it; if there are none, all with
+ * posted receives and sends without grant. Text like "2, 5-7". */
 void spr_channel_waiting_for(const struct spr_channel *ch, uint32_t operation, char *text,
                              size_t bytes, int *first);
 

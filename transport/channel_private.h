@@ -40,7 +40,8 @@ void spr_channel_report_credit(struct spr_channel_peer *p);
 void spr_channel_send_control(struct spr_channel_peer *p, enum spr_frame_type type,
                               uint32_t operation, uint32_t step, uint64_t descriptor, uint32_t arg,
                               uint64_t arg64, const char *text);
-/* Remember a grant or request that came before its partner; NULL and failed when there are too many. */
+/* Remember a grant or request that came before its partner; NULL and failed when there are too
+ * many. */
 struct early *spr_channel_keep(struct spr_channel_peer *p, enum early_kind kind,
                                const struct spr_frame *f);
 /* A GRANT frame arrived. */

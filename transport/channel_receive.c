@@ -78,10 +78,8 @@ struct early *spr_channel_keep(struct spr_channel_peer *p, enum early_kind kind,
         spr_channel_fail(p, SPR_ERR_NOMEM, "no memory for what it sent ahead");
         return NULL;
     }
-    *e = (struct early){.kind = kind,
-                        .operation = f->operation,
-                        .step = f->step,
-                        .descriptor = f->descriptor};
+    *e = (struct early){
+        .kind = kind, .operation = f->operation, .step = f->step, .descriptor = f->descriptor};
     p->kept_entries++;
     spr_list_push_back(&p->early, &e->node);
     return e;
@@ -132,8 +130,8 @@ static spr_status data_header(struct spr_channel_peer *p, const struct spr_frame
     return SPR_OK;
 }
 
-/* A frame of an operation. One that disagrees on what the operation is is dropped, and the communicator
- * fails; so are those that come after a failure. */
+/* A frame of an operation. One that disagrees on what the operation is is dropped, and the
+ * communicator fails; so are those that come after a failure. */
 static spr_status message_header(struct spr_channel_peer *p, const struct spr_frame *f,
                                  struct spr_rx *rx)
 {
@@ -286,8 +284,8 @@ static void on_data(struct spr_channel_peer *p, const struct spr_frame *f, const
                     void *token)
 {
     struct spr_recv *r = p->receiving;
-    bool good = !(f->flags & SPR_FRAME_CRC) || !data ||
-                spr_crc32c(0, data, f->bytes) == f->payload_crc;
+    bool good =
+        !(f->flags & SPR_FRAME_CRC) || !data || spr_crc32c(0, data, f->bytes) == f->payload_crc;
 
     p->receiving = NULL;
     if (!good)

@@ -42,8 +42,9 @@ enum spr_frame_type {
     SPR_FRAME_GRANT,    /* the receiver has room for message (operation, step) */
     SPR_FRAME_CREDIT,   /* only carries "eager bytes consumed" */
     SPR_FRAME_REQUEST,  /* the sender is out of eager credit: grant (operation, step) when posted */
-    SPR_FRAME_ABORT,    /* the communicator failed: argument = rank to blame, arg64 = status; payload = text */
-    SPR_FRAME_BYE,      /* orderly end: no more frames will come */
+    SPR_FRAME_ABORT, /* the communicator failed: argument = rank to blame, arg64 = status; payload =
+                        text */
+    SPR_FRAME_BYE,   /* orderly end: no more frames will come */
     SPR_FRAME_TYPES
 };
 enum { SPR_FRAME_CRC = 1 }; /* flags: the payload CRC is filled in */

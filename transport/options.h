@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Options of a communicator and its transports: SPARRING_<NAME>, or NAME= in the configuration file.
+ * Options of a communicator and its transports: SPARRING_<NAME>, or NAME= in the configuration
+ * file.
  */
 #ifndef SPR_TRANSPORT_OPTIONS_H
 #define SPR_TRANSPORT_OPTIONS_H
@@ -10,10 +11,10 @@
 #include "base/opt.h"
 
 struct spr_options {
-    char *transports;      /* "auto" or a list of names */
-    char *interface_name;  /* "" = choose */
-    char *congestion;      /* "" = leave the system's */
-    int progress;          /* 0 thread, 1 caller */
+    char *transports;     /* "auto" or a list of names */
+    char *interface_name; /* "" = choose */
+    char *congestion;     /* "" = leave the system's */
+    int progress;         /* 0 thread, 1 caller */
     double timeout_s, init_timeout_s, warn_s;
     bool insecure;         /* listen beyond loopback without a secret */
     bool crc;              /* payload CRC on TCP */

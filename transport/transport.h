@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Transport: links between this rank and its peers. A link carries frames, reliably and in order, both
- * ways. Every implementation (self, shm, uring, epoll, sim) fills one table, struct spr_transport_ops.
+ * Transport: links between this rank and its peers. A link carries frames, reliably and in order,
+ * both ways. Every implementation (self, shm, uring, epoll, sim) fills one table, struct
+ * spr_transport_ops.
  *
  * Nothing here blocks. All calls on the transports of one communicator are serialised by the
- * communicator's lock; upcalls (struct spr_link_events) happen inside progress() only - never inside
- * send(), release() or connect().
+ * communicator's lock; upcalls (struct spr_link_events) happen inside progress() only - never
+ * inside send(), release() or connect().
  *
  * The way of a frame:
  *   sender    send(link, tx) -> queued -> wire -> events.sent(link, tx)
- *   receiver  header complete -> events.header(link, frame, rx): checks the frame and says where the
- *             payload goes -> payload complete -> events.payload(link, frame, data, token)
+ *   receiver  header complete -> events.header(link, frame, rx): checks the frame and says where
+ * the payload goes -> payload complete -> events.payload(link, frame, data, token)
  */
 #ifndef SPR_TRANSPORT_TRANSPORT_H
 #define SPR_TRANSPORT_TRANSPORT_H
@@ -52,25 +53,25 @@ struct spr_rx {
 struct spr_link_events {
     /* The link is connected and authenticated. */
     void (*up)(struct spr_link *link);
-    /* A header arrived (any type). Not SPR_OK: the frame breaks the protocol; the transport takes the
-     * link down with that status and calls no further upcall than down(). Frames without payload get
-     * header(), then payload() with data NULL. */
+    /* A header arrived (any type). Not SPR_OK: the frame breaks the protocol; the transport takes
+     * the link down with that status and calls no further upcall than down(). Frames without
+     * payload get header(), then payload() with data NULL. */
     spr_status (*header)(struct spr_link *link, const struct spr_frame *frame, struct spr_rx *rx);
     /* The payload is complete. BORROW: data stays valid until release(link, token); else token is
      * NULL. Tokens of one link may be released in any order, also long after this upcall. */
     void (*payload)(struct spr_link *link, const struct spr_frame *frame, const void *data,
                     void *token);
     void (*sent)(struct spr_link *link, struct spr_tx *tx);
-    /* The link is gone: end of file, reset, error. Once; queued tx are returned by sent() with failed
-     * set before. `text` says what was seen, e.g. "connection reset by peer". */
+    /* The link is gone: end of file, reset, error. Once; queued tx are returned by sent() with
+     * failed set before. `text` says what was seen, e.g. "connection reset by peer". */
     void (*down)(struct spr_link *link, spr_status why, const char *text);
 };
 
 struct spr_link {
     struct spr_transport *transport;
-    int peer;                                             /* rank at the other end */
+    int peer; /* rank at the other end */
     enum { SPR_LINK_CONNECTING, SPR_LINK_UP, SPR_LINK_DOWN } state;
-    void *channel;                                        /* for the layer above */
+    void *channel; /* for the layer above */
 };
 
 #define SPR_ADDRESS_BYTES 128
@@ -78,11 +79,12 @@ enum { SPR_T_SHM, SPR_T_URING, SPR_T_EPOLL, SPR_T_COUNT }; /* those that exchang
 
 /* What a rank tells all others at start; exchanged by the bootstrap's allgather. Plain bytes. */
 struct spr_peer_info {
-    uint32_t version;         /* SPR_FRAME_VERSION */
-    uint32_t transports;      /* bit SPR_T_... = offered */
-    uint64_t config_hash;     /* settings that must be equal */
-    uint8_t boot_id[16];      /* same host = same boot id and network namespace, and a memfd that passed */
-    uint64_t net_namespace;   /* inode */
+    uint32_t version;     /* SPR_FRAME_VERSION */
+    uint32_t transports;  /* bit SPR_T_... = offered */
+    uint64_t config_hash; /* settings that must be equal */
+    uint8_t
+        boot_id[16]; /* same host = same boot id and network namespace, and a memfd that passed */
+    uint64_t net_namespace; /* inode */
     uint32_t pid, uid;
     char host[64];
     uint8_t address[SPR_T_COUNT][SPR_ADDRESS_BYTES];
@@ -98,8 +100,8 @@ struct spr_transport_params {
     const struct spr_clock *clock;
     struct spr_counters *counters;
     struct spr_trace *trace;
-    bool loopback_only;    /* no secret: listen on loopback */
-    bool one_thread;       /* progress(), send() ... always come from the same thread */
+    bool loopback_only; /* no secret: listen on loopback */
+    bool one_thread;    /* progress(), send() ... always come from the same thread */
 };
 
 struct spr_transport_ops {
@@ -112,8 +114,8 @@ struct spr_transport_ops {
     /* Could a link to this peer work? Pure. */
     bool (*usable)(struct spr_transport *t, const struct spr_peer_info *mine,
                    const struct spr_peer_info *peer);
-    /* Begin a link: the higher rank connects, the lower rank waits for it. events.up follows. The link
-     * is owned by the transport and lives until close(). */
+    /* Begin a link: the higher rank connects, the lower rank waits for it. events.up follows. The
+     * link is owned by the transport and lives until close(). */
     spr_status (*connect)(struct spr_transport *t, int peer, const struct spr_peer_info *info,
                           struct spr_link **link, struct spr_error *error);
     /* Queue a frame. Frames of a link leave in the order of these calls. */
@@ -123,7 +125,8 @@ struct spr_transport_ops {
     /* Cut the link now: no further frames, no upcalls but sent() of queued tx (failed) in the next
      * progress(). The peer sees end of file. Idempotent. */
     void (*kill)(struct spr_link *link);
-    /* Do what can be done without blocking. Returns the number of upcalls and bytes-moving steps. */
+    /* Do what can be done without blocking. Returns the number of upcalls and bytes-moving steps.
+     */
     int (*progress)(struct spr_transport *t);
     /* Readable when progress() has something to do, after arm() returned SPR_OK. -1: none. */
     int (*fd)(struct spr_transport *t);

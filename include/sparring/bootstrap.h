@@ -34,7 +34,10 @@ typedef struct spr_bootstrap {
     const char *(*error)(void *ctx);
 } spr_bootstrap;
 
-#define SPR_BOOTSTRAP_INIT {sizeof(spr_bootstrap), NULL, 0, 1, NULL, NULL, NULL, NULL}
+#define SPR_BOOTSTRAP_INIT                                                                         \
+    {                                                                                              \
+        sizeof(spr_bootstrap), NULL, 0, 1, NULL, NULL, NULL, NULL                                  \
+    }
 
 #ifdef __cplusplus
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Compressed allreduce: a dense gradient in, the average of what the codec kept out, the rest carried
- * over to the next step (error feedback: Seide et al. 2014; Stich et al. 2018, "Sparsified SGD with
- * memory").
+ * Compressed allreduce: a dense gradient in, the average of what the codec kept out, the rest
+ * carried over to the next step (error feedback: Seide et al. 2014; Stich et al. 2018, "Sparsified
+ * SGD with memory").
  */
 #ifndef SPARRING_CODEC_H
 #define SPARRING_CODEC_H
@@ -24,12 +24,12 @@ typedef struct spr_layout {
 } spr_layout;
 
 /*
- * Create a codec from a string such as "topk:ratio=1%+fp16" (`sparring-perf --codec help` lists all)
- * for vectors with the given layout: parameters in ascending order of offset that cover all elements
- * without gaps. Memory: one float of residual per element plus workspace (top-k: at most 20 % up to a
- * ratio of 6 %, 26 % at 10 %; dense fp16 and bf16: another float per element). The codec
- * belongs to one thread at a time and to at most one running request.
- * Errors: INVALID (spr_last_error(NULL) names the position in the string), NOMEM.
+ * Create a codec from a string such as "topk:ratio=1%+fp16" (`sparring-perf --codec help` lists
+ * all) for vectors with the given layout: parameters in ascending order of offset that cover all
+ * elements without gaps. Memory: one float of residual per element plus workspace (top-k: at most
+ * 20 % up to a ratio of 6 %, 26 % at 10 %; dense fp16 and bf16: another float per element). The
+ * codec belongs to one thread at a time and to at most one running request. Errors: INVALID
+ * (spr_last_error(NULL) names the position in the string), NOMEM.
  */
 spr_status spr_codec_create(const char *spec, const spr_layout *layout, size_t parameters,
                             spr_codec **codec);
@@ -42,21 +42,21 @@ const float *spr_codec_residual(const spr_codec *codec);
 
 /*
  * State as bytes, keyed by parameter: may be loaded into a codec whose layout orders or groups the
- * parameters differently. save: *bytes is the capacity of `buffer` in, the size out; TOO_SMALL when it
- * does not fit (buffer may be NULL to ask). load: parameters that the bytes do not name start at zero;
- * parameters unknown to the layout are ignored; a size that differs is MISMATCH; damaged bytes are
- * CORRUPT and leave the state unchanged.
+ * parameters differently. save: *bytes is the capacity of `buffer` in, the size out; TOO_SMALL when
+ * it does not fit (buffer may be NULL to ask). load: parameters that the bytes do not name start at
+ * zero; parameters unknown to the layout are ignored; a size that differs is MISMATCH; damaged
+ * bytes are CORRUPT and leave the state unchanged.
  */
 spr_status spr_codec_save(const spr_codec *codec, void *buffer, size_t *bytes);
 spr_status spr_codec_load(spr_codec *codec, const void *buffer, size_t bytes);
 
 /*
- * gradient: `elements` floats, in: this rank's gradient, out: the sum or average over ranks of what each
- * rank's codec selected. residual' = residual + gradient - sent. When the request fails, what was to be
- * sent goes back into the residual, exact to the bit, and the gradient is absorbed there (the buffer's
- * contents are then undefined): a retry of the same call sends the same bits and does not read the
- * gradient again; after spr_codec_drop the step is dropped and its gradient stays in the residual.
- * op: SPR_SUM or SPR_AVG.
+ * gradient: `elements` floats, in: this rank's gradient, out: the sum or average over ranks of what
+ * each rank's codec selected. residual' = residual + gradient - sent. When the request fails, what
+ * was to be sent goes back into the residual, exact to the bit, and the gradient is absorbed there
+ * (the buffer's contents are then undefined): a retry of the same call sends the same bits and does
+ * not read the gradient again; after spr_codec_drop the step is dropped and its gradient stays in
+ * the residual. op: SPR_SUM or SPR_AVG.
  */
 spr_status spr_icompressed_allreduce(spr_comm *comm, spr_codec *codec, float *gradient, spr_op op,
                                      const spr_call_options *options, spr_request **request);

@@ -2,8 +2,8 @@
  *
  * Communicator: a fixed group of ranks that sum gradients together.
  *
- * Thread rule: all calls on one communicator may come from any thread; collectives must be posted in
- * the same order on all ranks. No call here waits for a dead rank beyond its deadline.
+ * Thread rule: all calls on one communicator may come from any thread; collectives must be posted
+ * in the same order on all ranks. No call here waits for a dead rank beyond its deadline.
  */
 #ifndef SPARRING_COMM_H
 #define SPARRING_COMM_H
@@ -41,16 +41,18 @@ typedef struct spr_comm_options {
     size_t secret_bytes;
 } spr_comm_options;
 
-#define SPR_COMM_OPTIONS_INIT                                                                     \
-    {sizeof(spr_comm_options), NULL, NULL, NULL, 0, 0, NULL, NULL, SPR_PROGRESS_DEFAULT, 0.0, 0.0, \
-     NULL, 0}
+#define SPR_COMM_OPTIONS_INIT                                                                      \
+    {                                                                                              \
+        sizeof(spr_comm_options), NULL, NULL, NULL, 0, 0, NULL, NULL, SPR_PROGRESS_DEFAULT, 0.0,   \
+            0.0, NULL, 0                                                                           \
+    }
 
 /*
  * Create the communicator of all ranks of the job. Collective; blocks until all ranks are connected
- * or init_timeout_s passed. `options` may be NULL. On error *comm is untouched and spr_last_error(NULL)
- * of this thread says which ranks are missing.
- * Errors: INVALID, BOOTSTRAP (deadline; ranks named), AUTH, MISMATCH (versions or settings differ),
- * UNSUPPORTED (transport asked for is not built in), SYSTEM, NOMEM.
+ * or init_timeout_s passed. `options` may be NULL. On error *comm is untouched and
+ * spr_last_error(NULL) of this thread says which ranks are missing. Errors: INVALID, BOOTSTRAP
+ * (deadline; ranks named), AUTH, MISMATCH (versions or settings differ), UNSUPPORTED (transport
+ * asked for is not built in), SYSTEM, NOMEM.
  */
 spr_status spr_comm_create(const spr_comm_options *options, spr_comm **comm);
 
@@ -73,23 +75,23 @@ int spr_comm_fd(spr_comm *comm);
 spr_status spr_comm_arm(spr_comm *comm);
 
 /*
- * Give up: all running and later requests on this rank end with SPR_ERR_REVOKED, the other ranks are
- * told. Local and quick (never waits for anybody). `reason` may be NULL.
+ * Give up: all running and later requests on this rank end with SPR_ERR_REVOKED, the other ranks
+ * are told. Local and quick (never waits for anybody). `reason` may be NULL.
  */
 void spr_comm_abort(spr_comm *comm, const char *reason);
 
 /*
- * Free the communicator. Running requests end with SPR_ERR_CANCELED (callbacks are called); handles of
- * requests that were not waited for die with it. Not collective: never waits for a dead rank; waits at
- * most 100 ms for sent bytes to leave and for the others' goodbye (200 ms when requests run). comm may
- * be NULL. In a forked child nothing is done.
+ * Free the communicator. Running requests end with SPR_ERR_CANCELED (callbacks are called); handles
+ * of requests that were not waited for die with it. Not collective: never waits for a dead rank;
+ * waits at most 100 ms for sent bytes to leave and for the others' goodbye (200 ms when requests
+ * run). comm may be NULL. In a forked child nothing is done.
  */
 void spr_comm_destroy(spr_comm *comm);
 
 /*
- * What went wrong last, in one line with rank, host, operation and remedy. With comm == NULL: the last
- * error of spr_comm_create or of another call without communicator, in this thread. Never NULL; valid
- * until the next call on the communicator (or in this thread).
+ * What went wrong last, in one line with rank, host, operation and remedy. With comm == NULL: the
+ * last error of spr_comm_create or of another call without communicator, in this thread. Never
+ * NULL; valid until the next call on the communicator (or in this thread).
  */
 const char *spr_last_error(const spr_comm *comm);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Dense collectives. `count` is in elements of `dtype`. Buffers belong to the caller and must not be
- * touched while the request runs. All ranks pass the same count, dtype, op and root and post in the
- * same order. Results are bit-identical on all ranks.
+ * Dense collectives. `count` is in elements of `dtype`. Buffers belong to the caller and must not
+ * be touched while the request runs. All ranks pass the same count, dtype, op and root and post in
+ * the same order. Results are bit-identical on all ranks.
  *
  * Errors of all: INVALID (argument), MISMATCH (ranks disagree), NOMEM, and while running RANK_LOST,
  * DEADLINE, REVOKED, PROTO, CORRUPT, LINK, CANCELED.
@@ -24,7 +24,10 @@ typedef struct spr_call_options {
     double timeout_s;      /* 0: the communicator's */
 } spr_call_options;
 
-#define SPR_CALL_OPTIONS_INIT {sizeof(spr_call_options), NULL, NULL, 0.0}
+#define SPR_CALL_OPTIONS_INIT                                                                      \
+    {                                                                                              \
+        sizeof(spr_call_options), NULL, NULL, 0.0                                                  \
+    }
 
 /* recv[i] = op over ranks of send[i]; count elements each. send == recv is allowed (in place). */
 spr_status spr_iallreduce(spr_comm *comm, const void *send, void *recv, size_t count,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Bucket memory: aligned, in huge pages where there are any, locked where the limit allows, known to
- * the transports. Any other memory works too; this one is faster.
+ * Bucket memory: aligned, in huge pages where there are any, locked where the limit allows, known
+ * to the transports. Any other memory works too; this one is faster.
  */
 #ifndef SPARRING_MEM_H
 #define SPARRING_MEM_H
@@ -21,9 +21,9 @@ spr_status spr_mem_alloc(spr_comm *comm, size_t bytes, void **memory);
 void spr_mem_free(spr_comm *comm, void *memory);
 
 /*
- * Register the caller's own memory; it must stay mapped until spr_mem_deregister or spr_comm_destroy.
- * Registering is an optimisation: when a transport refuses (memlock) it is not an error.
- * Errors: INVALID (overlaps a registered range).
+ * Register the caller's own memory; it must stay mapped until spr_mem_deregister or
+ * spr_comm_destroy. Registering is an optimisation: when a transport refuses (memlock) it is not an
+ * error. Errors: INVALID (overlaps a registered range).
  */
 spr_status spr_mem_register(spr_comm *comm, void *memory, size_t bytes);
 spr_status spr_mem_deregister(spr_comm *comm, void *memory);

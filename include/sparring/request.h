@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Requests: collectives under way. Every collective has a form that returns a request (spr_i...) and
- * a blocking one. A request is owned by the caller until it is freed by a successful spr_test or
- * spr_wait (any result but SPR_IN_PROGRESS and SPR_ERR_TIMEOUT frees it and sets *request to NULL).
+ * Requests: collectives under way. Every collective has a form that returns a request (spr_i...)
+ * and a blocking one. A request is owned by the caller until it is freed by a successful spr_test
+ * or spr_wait (any result but SPR_IN_PROGRESS and SPR_ERR_TIMEOUT frees it and sets *request to
+ * NULL).
  */
 #ifndef SPARRING_REQUEST_H
 #define SPARRING_REQUEST_H
@@ -17,8 +18,8 @@ extern "C" {
 spr_status spr_test(spr_request **request);
 
 /*
- * Wait until the request is complete, at most timeout_s seconds (negative: until the operation's own
- * deadline). SPR_ERR_TIMEOUT leaves the request running. Any thread; one thread per request.
+ * Wait until the request is complete, at most timeout_s seconds (negative: until the operation's
+ * own deadline). SPR_ERR_TIMEOUT leaves the request running. Any thread; one thread per request.
  */
 spr_status spr_wait(spr_request **request, double timeout_s);
 
@@ -29,8 +30,8 @@ spr_status spr_wait(spr_request **request, double timeout_s);
 void spr_cancel(spr_request *request);
 
 /*
- * Call `done(ctx, status)` once when the request completes, from the thread that progresses (at once
- * when it is complete already). It must not block or call into the communicator.
+ * Call `done(ctx, status)` once when the request completes, from the thread that progresses (at
+ * once when it is complete already). It must not block or call into the communicator.
  */
 void spr_on_complete(spr_request *request, void (*done)(void *ctx, spr_status status), void *ctx);
 

@@ -13,21 +13,21 @@ extern "C" {
 
 /* All counters since spr_comm_create; bytes include frame headers. */
 typedef struct spr_stats {
-    size_t struct_size;         /* set by the caller to sizeof(spr_stats) */
-    uint64_t sent_bytes;        /* handed to links, headers included */
-    uint64_t received_bytes;    /* taken from links, headers included */
+    size_t struct_size;      /* set by the caller to sizeof(spr_stats) */
+    uint64_t sent_bytes;     /* handed to links, headers included */
+    uint64_t received_bytes; /* taken from links, headers included */
     uint64_t sent_frames, received_frames;
-    uint64_t collectives;       /* completed with success */
-    uint64_t failures;          /* completed with an error */
-    uint64_t fallbacks;         /* times that something slower was taken instead */
-    uint64_t sleeps;            /* times that progress slept */
+    uint64_t collectives; /* completed with success */
+    uint64_t failures;    /* completed with an error */
+    uint64_t fallbacks;   /* times that something slower was taken instead */
+    uint64_t sleeps;      /* times that progress slept */
     uint64_t zerocopy_sends, copied_sends;
     /* Phases of sparse and compressed collectives, nanoseconds of CPU work on this rank. */
     uint64_t select_ns, encode_ns, merge_ns, decode_ns;
-    uint64_t reduce_ns;         /* dense reductions */
+    uint64_t reduce_ns; /* dense reductions */
     /* Wall-clock marks of the last sparse collective, nanoseconds from its post. */
     uint64_t last_reduce_scatter_ns, last_allgather_ns, last_total_ns;
-    uint64_t last_union;        /* entries in the last sparse result */
+    uint64_t last_union; /* entries in the last sparse result */
 } spr_stats;
 
 /* Fill *stats. Errors: INVALID (struct_size). Any thread. */
@@ -36,7 +36,8 @@ spr_status spr_comm_stats(spr_comm *comm, spr_stats *stats);
 /* The transport used to a rank ("shm", "uring", ...); "self" for this rank. Never NULL. */
 const char *spr_comm_transport(const spr_comm *comm, int rank);
 
-/* Name of the i-th algorithm for a collective ("allreduce", "sparse_allreduce", ...); NULL past the end. */
+/* Name of the i-th algorithm for a collective ("allreduce", "sparse_allreduce", ...); NULL past the
+ * end. */
 const char *spr_algorithm_name(const char *collective, int i);
 
 #ifdef __cplusplus

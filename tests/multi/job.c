@@ -56,7 +56,8 @@ static spr_status exchange_test(void *ctx, void *request)
     if (atomic_load(&t->job->exchange->arrived[t->round]) < t->job->size)
         return SPR_IN_PROGRESS;
     for (int r = 0; r < t->job->size; r++)
-        memcpy((char *)t->out + (size_t)r * t->bytes, t->job->exchange->data[t->round][r], t->bytes);
+        memcpy((char *)t->out + (size_t)r * t->bytes, t->job->exchange->data[t->round][r],
+               t->bytes);
     t->round++;
     return SPR_OK;
 }
@@ -70,8 +71,10 @@ void job_options(struct job *job, int rank, spr_comm_options *options, spr_boots
 
     t->job = job;
     t->rank = rank;
-    *bootstrap = (spr_bootstrap){sizeof *bootstrap, t, (uint32_t)rank, (uint32_t)job->size,
-                                 exchange_allgather, exchange_test, exchange_close, NULL};
+    *bootstrap = (spr_bootstrap){sizeof *bootstrap,  t,
+                                 (uint32_t)rank,     (uint32_t)job->size,
+                                 exchange_allgather, exchange_test,
+                                 exchange_close,     NULL};
     *options = (spr_comm_options)SPR_COMM_OPTIONS_INIT;
     options->bootstrap = bootstrap;
     options->transports = job->transports;
@@ -115,8 +118,8 @@ void job_start(struct job *job, int size, const char *transports,
     job->transports = transports;
     job->arg = arg;
     job->exchange = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    job->shared = mmap(NULL, JOB_SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                       -1, 0);
+    job->shared =
+        mmap(NULL, JOB_SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(job->exchange != MAP_FAILED && job->shared != MAP_FAILED);
     fflush(NULL);
     for (int r = 0; r < size; r++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * A job of real processes on this machine, forked from the test. Each rank runs a function and reports by
- * its exit code; a hang is a failed test with a line per rank, never a stuck run.
+ * A job of real processes on this machine, forked from the test. Each rank runs a function and
+ * reports by its exit code; a hang is a failed test with a line per rank, never a stuck run.
  */
 #ifndef TESTS_MULTI_JOB_H
 #define TESTS_MULTI_JOB_H
@@ -23,8 +23,8 @@
 struct job {
     int size;
     const char *transports;
-    void *arg;       /* for the rank function */
-    char *shared;    /* memory that all ranks and the test see; JOB_SHARED_BYTES */
+    void *arg;    /* for the rank function */
+    char *shared; /* memory that all ranks and the test see; JOB_SHARED_BYTES */
     pid_t pids[JOB_MAX];
     int codes[JOB_MAX]; /* exit code, or 128 + signal */
     /* Private: the allgather in shared memory. */
@@ -32,8 +32,8 @@ struct job {
 };
 #define JOB_SHARED_BYTES 65536
 
-/* Start `size` ranks that run rank_main(job, rank, comm) over the given transports; comm is made and
- * destroyed around it. */
+/* Start `size` ranks that run rank_main(job, rank, comm) over the given transports; comm is made
+ * and destroyed around it. */
 void job_start(struct job *job, int size, const char *transports,
                void (*rank_main)(struct job *job, int rank, spr_comm *comm), void *arg);
 /* Wait for all, at most this many seconds (times the time factor); kills and reports what is left.

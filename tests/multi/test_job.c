@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Real processes on every transport: right results, the same bits everywhere, a killed rank named by all
- * survivors.
+ * Real processes on every transport: right results, the same bits everywhere, a killed rank named
+ * by all survivors.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -38,7 +38,8 @@ static const char *const transports[] = {
 static float input(int rank, size_t i, unsigned salt)
 {
     return (float)((double)spr_hash_u32(seed ^ (uint64_t)rank << 40 ^ (uint64_t)salt << 50 ^ i) *
-                       0x1p-31 - 1.0);
+                       0x1p-31 -
+                   1.0);
 }
 
 static void check_sum(const float *out, size_t n, int size, unsigned salt)
@@ -219,7 +220,8 @@ static void a_killed_rank_is_named_by_all_survivors(void **state)
     (void)state;
     for (size_t t = 0; t < TRANSPORTS; t++) {
         for (int trial = 0; trial < 6; trial++) {
-            int size = 2 + (int)spr_rng_below(&rng, 4), victim = (int)spr_rng_below(&rng, (uint64_t)size);
+            int size = 2 + (int)spr_rng_below(&rng, 4),
+                victim = (int)spr_rng_below(&rng, (uint64_t)size);
             struct timespec pause = {0, 1000000 + (long)spr_rng_below(&rng, 30000000)};
             struct job job;
             job_start(&job, size, transports[t], run_until_failure, &victim);
@@ -303,7 +305,8 @@ static void run_two_apart(struct job *job, int rank, spr_comm *comm)
     enum { N = 150000 };
     float *x = calloc(N, 4), *y = calloc(N, 4);
 
-    /* Many in flight, waited for in the other order; a wait that gives up leaves the request running. */
+    /* Many in flight, waited for in the other order; a wait that gives up leaves the request
+     * running. */
     for (int i = 0; i < 20; i++) {
         for (size_t k = 0; k < N; k++)
             x[k] = y[k] = input(rank, k, 1);

@@ -46,7 +46,8 @@ static bool possible(const struct test_case *c)
     return strcmp(c->algorithm, "flat") || c->count * spr_dtype_size(c->dtype) <= 65536;
 }
 
-/* Rank 0 checks values (all of short vectors, a sample of long ones); all ranks must have its bits. */
+/* Rank 0 checks values (all of short vectors, a sample of long ones); all ranks must have its bits.
+ */
 static void check_values(const struct test_case *c, const void *out, int size)
 {
     size_t step = c->count > 70000 ? 61 : 1;

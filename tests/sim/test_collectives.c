@@ -83,7 +83,8 @@ static void check_allreduce(struct world *w, const char *algorithm, spr_dtype t,
         assert_int_equal((unsigned char)b.out[r][n * spr_dtype_size(t)], 0xee);
     }
     for (size_t i = 0; i < n; i++) {
-        double bound, want = expected(w, &b, t, op, i, &bound), got = reference_load(t, b.out[0], i);
+        double bound, want = expected(w, &b, t, op, i, &bound),
+                      got = reference_load(t, b.out[0], i);
         if (fabs(got - want) > bound)
             fail_msg("%s %s %s n=%zu P=%d element %zu: %.17g, not %.17g", algorithm,
                      spr_dtype_name(t), spr_op_name(op), n, w->ranks, i, got, want);
@@ -95,8 +96,11 @@ static const size_t sizes[] = {0, 1, 2, 7, 63, 64, 65, 1000, 4096, 10007, 65536}
 
 static void make(struct world *w, int ranks, double bandwidth)
 {
-    struct spr_sim_options options = {.ranks = ranks, .seed = seed, .latency_s = 10e-6,
-                                      .jitter_s = 50e-6, .bandwidth = bandwidth};
+    struct spr_sim_options options = {.ranks = ranks,
+                                      .seed = seed,
+                                      .latency_s = 10e-6,
+                                      .jitter_s = 50e-6,
+                                      .bandwidth = bandwidth};
     world_create(w, &options);
 }
 
@@ -203,7 +207,8 @@ static void broadcast_and_barrier_are_right(void **state)
             run_ok(&w);
             for (int r = 0; r < ranks; r++)
                 for (size_t i = 0; i < n; i++)
-                    assert_true(reference_load(SPR_FP64, b.in[r], i) == reference_input(seed, SPR_FP64, s, root, i));
+                    assert_true(reference_load(SPR_FP64, b.in[r], i) ==
+                                reference_input(seed, SPR_FP64, s, root, i));
             drop(&w, &b);
         }
         for (int r = 0; r < ranks; r++)
@@ -305,17 +310,17 @@ static void a_short_list_is_reported_with_the_size_needed(void **state)
 
     (void)state;
     make(&w, 1, 0);
-    assert_int_equal(spr_isparse_allreduce(w.comms[0], &in, 8, dense, &out, SPR_SUM, NULL,
-                                           &w.requests[0]),
-                     SPR_OK);
+    assert_int_equal(
+        spr_isparse_allreduce(w.comms[0], &in, 8, dense, &out, SPR_SUM, NULL, &w.requests[0]),
+        SPR_OK);
     assert_true(world_run(&w, LIMIT_NS));
     assert_int_equal(w.results[0], SPR_ERR_TOO_SMALL);
     assert_int_equal(out.count, 2);
     assert_true(dense[3] == 1 && dense[5] == 2);
     index[1] = 3;
-    assert_int_equal(spr_isparse_allreduce(w.comms[0], &in, 8, dense, &out, SPR_SUM, NULL,
-                                           &w.requests[0]),
-                     SPR_ERR_INVALID);
+    assert_int_equal(
+        spr_isparse_allreduce(w.comms[0], &in, 8, dense, &out, SPR_SUM, NULL, &w.requests[0]),
+        SPR_ERR_INVALID);
     world_destroy(&w);
 }
 
@@ -361,7 +366,8 @@ static void conserves_every_step(const char *spec, double tolerance)
     world_destroy(&w);
 }
 
-/* Nothing is lost but the rounding of sums: none for lists, one of a half per step for dense halves. */
+/* Nothing is lost but the rounding of sums: none for lists, one of a half per step for dense
+ * halves. */
 static void error_feedback_conserves_every_step(void **state)
 {
     (void)state;
@@ -381,7 +387,8 @@ static void every_survivor_names_the_killed_rank(void **state)
 
     (void)state;
     for (int trial = 0; trial < 200; trial++) {
-        int ranks = 2 + (int)spr_rng_below(&rng, 7), victim = (int)spr_rng_below(&rng, (uint64_t)ranks);
+        int ranks = 2 + (int)spr_rng_below(&rng, 7),
+            victim = (int)spr_rng_below(&rng, (uint64_t)ranks);
         size_t n = 1 + (size_t)spr_rng_below(&rng, 300000);
         spr_status last[WORLD_MAX] = {0};
         struct buffers b;

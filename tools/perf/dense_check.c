@@ -49,7 +49,7 @@ static void compare_sums(const struct trial *trial, size_t first, const char *at
 static void compare_ends(const struct trial *trial, size_t first, const char *at, size_t count,
                          struct tally *tally)
 {
-    double end[SAMPLE_RUN], x[SAMPLE_RUN];
+    double end[SAMPLE_RUN] = {0}, x[SAMPLE_RUN];
     uint64_t raw[SAMPLE_RUN];
 
     for (int rank = 0; rank < trial->job->size; rank++) {

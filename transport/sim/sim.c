@@ -19,7 +19,7 @@ struct event {
     int peer;
     struct spr_tx *tx; /* SENT */
     struct spr_frame header;
-    char *data; /* PAYLOAD: own copy, or NULL */
+    char *data;               /* PAYLOAD: own copy, or NULL */
     struct spr_list borrowed; /* on sim_rank.borrowed while the layer above keeps the data */
 };
 
@@ -43,7 +43,7 @@ struct sim_rank {
     uint64_t sent_bytes;
     struct sim_link *links; /* [ranks] */
     struct spr_list borrowed;
-    struct event **heap;    /* by (ns, order) */
+    struct event **heap; /* by (ns, order) */
     size_t count, capacity;
 };
 
@@ -468,8 +468,9 @@ static void sim_kill(struct spr_link *link)
     l->killed = true;
     link->state = SPR_LINK_DOWN;
     if (!to->closed && !l->cut)
-        (void)new_event(to, DOWN, l->last_arrival_ns > now_ns(r->sim) ? l->last_arrival_ns + 1
-                                                                      : now_ns(r->sim) + 1,
+        (void)new_event(to, DOWN,
+                        l->last_arrival_ns > now_ns(r->sim) ? l->last_arrival_ns + 1
+                                                            : now_ns(r->sim) + 1,
                         r->rank);
 }
 
