@@ -13,9 +13,9 @@
  *
  *            rank 0        rank 1        rank 2        rank 3
  *   send     x0(1..3)      x1(0,2,3)     x2(0,1,3)     x3(0..2)      in chunks (compress/chunk.h)
- *   merge    S(0)          S(1)          S(2)          S(3)          window by window, in rank
- * order send     S(0) to all   S(1) to all   S(2) to all   S(3) to all   in chunks write    the
- * whole union into the dense result, or into a list
+ *   merge    S(0)          S(1)          S(2)          S(3)          by window, in rank order
+ *   send     S(0) to all   S(1) to all   S(2) to all   S(3) to all   in chunks
+ *   write    the whole union into the dense result, or into a list
  *
  * Streaming: a window (65536 positions of one owner) is merged in a dense accumulator that fits the
  * L2 cache as soon as every rank's chunk that covers it is there, while later chunks are on the
