@@ -29,7 +29,8 @@
 #define SKIPPED 77
 
 /* Read by the leak sanitizer: libpmix leaves a few bytes behind. */
-const char *__lsan_default_suppressions(void);
+/* The sanitizer's library has to find it. */
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) { return "leak:libpmix"; }
 
 /* ---- A rank ---- */
