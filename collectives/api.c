@@ -211,7 +211,9 @@ static spr_status compressed_post(spr_comm *comm, spr_codec *codec, float *gradi
     spr_status status;
 
     spr_error_clear(spr_thread_error());
-    status = compressed_plan(&plan, comm, codec, gradient, op, options);
+    status = comm ? spr_collective_check(comm, options, request) : SPR_OK;
+    if (status == SPR_OK)
+        status = compressed_plan(&plan, comm, codec, gradient, op, options);
     if (status)
         return status;
     pthread_mutex_lock(&comm->lock);

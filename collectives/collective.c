@@ -233,14 +233,6 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
     spr_request *rq;
     spr_status status;
 
-    if (comm->pid != getpid())
-        return spr_error_set(spr_thread_error(), SPR_ERR_FORKED, comm->rank,
-                             "rank %d: a forked child cannot use its parent's communicator",
-                             comm->rank);
-    if (options && options->struct_size != sizeof *options)
-        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm->rank,
-                             "rank %d: call options not set up with SPR_CALL_OPTIONS_INIT",
-                             comm->rank);
     if (comm->error.status)
         return SPR_ERR_REVOKED;
     rq = request_get(comm);
@@ -260,11 +252,12 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
     fill_options(rq, options);
     spr_list_push_back(&comm->running, &rq->node);
     comm->next_operation++;
+    /* Before start(), whose receives take what came early. */
+    spr_channel_begin(&comm->channel, rq->operation, rq->descriptor);
     status = rq->algorithm->start(rq);
     if (status)
         goto undo_number;
     rq->codec = codec;
-    spr_channel_begin(&comm->channel, rq->operation, rq->descriptor);
     spr_trace_add(comm->trace, rq->posted_ns, SPR_EV_POST, -1, rq->operation,
                   (uint64_t)plan->collective << 32, plan->count);
     mark_ready(rq);
@@ -277,14 +270,32 @@ undo:
     return status;
 }
 
+spr_status spr_collective_check(const spr_comm *comm, const spr_call_options *options,
+                                spr_request **out)
+{
+    /* The lock may be held by a thread that the child does not have. */
+    if (comm->pid != getpid())
+        return spr_error_set(spr_thread_error(), SPR_ERR_FORKED, comm->rank,
+                             "rank %d: a forked child cannot use its parent's communicator",
+                             comm->rank);
+    if (options && options->struct_size != sizeof *options)
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm->rank,
+                             "rank %d: call options not set up with SPR_CALL_OPTIONS_INIT",
+                             comm->rank);
+    if (!out)
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm->rank,
+                             "rank %d: NULL request", comm->rank);
+    return SPR_OK;
+}
+
 spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
                                const spr_call_options *options, spr_codec *codec, bool soon,
                                spr_request **out)
 {
-    spr_status status;
+    spr_status status = spr_collective_check(comm, options, out);
 
-    if (!out)
-        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1, "NULL request");
+    if (status)
+        return status;
     pthread_mutex_lock(&comm->lock);
     status = post_locked(comm, plan, options, codec, out);
     if (status == SPR_OK) {
@@ -325,6 +336,8 @@ spr_status spr_test(spr_request **request)
     if (!request || !*request)
         return SPR_ERR_INVALID;
     comm = (*request)->comm;
+    if (comm->pid != getpid())
+        return SPR_ERR_FORKED;
     pthread_mutex_lock(&comm->lock);
     if (!(*request)->done && !comm->driving && !(comm->thread_only && comm->has_thread))
         spr_comm_progress_locked(comm);
@@ -345,6 +358,8 @@ spr_status spr_wait(spr_request **request, double timeout_s)
     if (!request || !*request)
         return SPR_ERR_INVALID;
     comm = (*request)->comm;
+    if (comm->pid != getpid())
+        return SPR_ERR_FORKED;
     if (timeout_s >= 0)
         until = spr_monotonic_ns() + spr_seconds_ns(timeout_s);
     pthread_mutex_lock(&comm->lock);

@@ -115,6 +115,9 @@ void spr_in_release_all(struct spr_in *in, size_t n);
 char *spr_comm_buffer_get(spr_comm *comm);
 void spr_comm_buffer_put(spr_comm *comm, char *buffer);
 
+/* What a caller may get wrong in any call. Without the lock. */
+spr_status spr_collective_check(const spr_comm *comm, const spr_call_options *options,
+                                spr_request **out);
 /* Make a request and start it. *rq is owned by the caller (public API). `soon`: the caller is about
  * to wait, so the library's thread need not be woken. */
 spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,

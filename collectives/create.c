@@ -497,7 +497,7 @@ void spr_comm_destroy(spr_comm *comm)
 
 void spr_comm_abort(spr_comm *comm, const char *reason)
 {
-    if (!comm)
+    if (!comm || comm->pid != getpid()) /* the links are the parent's */
         return;
     pthread_mutex_lock(&comm->lock);
     spr_comm_fail(comm, SPR_ERR_REVOKED, comm->rank, -1, reason ? reason : "abort");

@@ -444,7 +444,14 @@ static spr_status start_allgather(spr_request *rq)
 
 static spr_status start_broadcast(spr_request *rq)
 {
-    return start(rq, false, true, true, rq->plan.count, even_segment(rq));
+    spr_status status = start(rq, false, true, true, rq->plan.count, even_segment(rq));
+    const struct direct *d = rq->state;
+
+    /* A root asks for nothing: two that both believe to be it would wait for each other. */
+    for (int r = 0; status == SPR_OK && r < rq->comm->size; r++)
+        if (!d->eager && r != rq->comm->rank && rq->comm->rank == rq->plan.root)
+            spr_channel_announce(&rq->comm->channel, r, rq->operation, rq->descriptor);
+    return status;
 }
 
 const struct spr_algorithm spr_allreduce_direct = {

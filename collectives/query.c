@@ -3,6 +3,7 @@
  * Small public calls on a communicator: identity, progress by the caller, memory, statistics.
  */
 #include <string.h>
+#include <unistd.h>
 
 #include "collectives/comm.h"
 
@@ -15,7 +16,7 @@ const char *spr_last_error(const spr_comm *comm)
     static _Thread_local char text[SPR_ERROR_TEXT_BYTES];
     spr_comm *c = (spr_comm *)(uintptr_t)comm; /* only the lock is changed */
 
-    if (!comm)
+    if (!comm || comm->pid != getpid())
         return spr_thread_error()->text;
     pthread_mutex_lock(&c->lock);
     memcpy(text, comm->error.status ? comm->error.text : spr_thread_error()->text, sizeof text);
@@ -27,6 +28,8 @@ int spr_comm_progress(spr_comm *comm)
 {
     int events = 0;
 
+    if (comm->pid != getpid())
+        return SPR_ERR_FORKED;
     pthread_mutex_lock(&comm->lock);
     if (!comm->driving && !(comm->thread_only && comm->has_thread))
         events = spr_comm_progress_locked(comm);

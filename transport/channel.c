@@ -287,6 +287,14 @@ void spr_channel_begin(struct spr_channel *ch, uint32_t operation, uint64_t desc
     }
 }
 
+/* A request for a step that is never posted. */
+void spr_channel_announce(struct spr_channel *ch, int peer, uint32_t operation, uint64_t descriptor)
+{
+    if (!ch->status)
+        spr_channel_send_control(&ch->peers[peer], SPR_FRAME_REQUEST, operation, UINT32_MAX,
+                                 descriptor, 0, 0, NULL);
+}
+
 bool spr_channel_withdraw(struct spr_channel *ch, struct spr_recv *r)
 {
     struct spr_channel_peer *p = &ch->peers[r->peer];

@@ -14,8 +14,9 @@
  *   eager:    S: send(op, step) --DATA--> R         R: delivered, or kept until recv(op, step)
  *
  * Both sides derive from the plan whether a message is eager (`eager` below must agree).
- * Serialised by the communicator's lock. Messages complete inside the transports' progress() or, when
- * nothing has to be waited for, inside the post itself; `done` must not post (mark and return).
+ * Serialised by the communicator's lock. Messages complete inside the transports' progress() or,
+ * when nothing has to be waited for, inside the post itself; `done` must not post (mark and
+ * return).
  */
 #ifndef SPR_TRANSPORT_CHANNEL_H
 #define SPR_TRANSPORT_CHANNEL_H
@@ -123,6 +124,9 @@ void spr_channel_release(struct spr_channel *ch, struct spr_recv *recv);
 
 /* An operation is posted here: compare it with what the peers have said of it so far. */
 void spr_channel_begin(struct spr_channel *ch, uint32_t operation, uint64_t descriptor);
+/* Tell a peer what an operation is, before it has asked for anything of it. */
+void spr_channel_announce(struct spr_channel *ch, int peer, uint32_t operation,
+                          uint64_t descriptor);
 /* Take a posted receive back; done() is not called. False: a payload is arriving for it, which
  * breaks the protocol; the receive stays posted. */
 bool spr_channel_withdraw(struct spr_channel *ch, struct spr_recv *recv);

@@ -195,7 +195,8 @@ static void on_abort(struct spr_channel_peer *p, const struct spr_frame *f, cons
     p->left_at = 0;
     if (ch->status)
         return;
-    if ((int32_t)f->arg64 >= 0 || (int32_t)f->arg64 == SPR_ERR_TIMEOUT) {
+    if ((int32_t)f->arg64 >= 0 || (int32_t)f->arg64 == SPR_ERR_TIMEOUT ||
+        !strcmp(spr_status_name((int32_t)f->arg64), "SPR_ERR_UNKNOWN")) {
         spr_channel_fail(p, SPR_ERR_PROTO, "aborted with a status that is no failure");
         return;
     }
@@ -206,22 +207,27 @@ static void on_abort(struct spr_channel_peer *p, const struct spr_frame *f, cons
     ch->events.failed(ch->events.ctx, (spr_status)(int32_t)f->arg64, blamed, p->rank, text);
 }
 
+static bool is_over(struct spr_channel_peer *p, uint32_t operation)
+{
+    const struct spr_channel_events *events = &p->channel->events;
+    uint64_t descriptor;
+
+    return events->state(events->ctx, operation, &descriptor) == SPR_OPERATION_OVER;
+}
+
 /* A request of the sender: grant now when the receive is posted, else when it is. */
 static void on_request(struct spr_channel_peer *p, const struct spr_frame *f)
 {
     if (find_receive(p, f->operation, f->step))
         spr_channel_send_control(p, SPR_FRAME_GRANT, f->operation, f->step, f->descriptor, 0, 0,
                                  NULL);
-    else
+    else if (!is_over(p, f->operation))
         spr_channel_keep(p, EARLY_REQUEST, f);
 }
 
 static void on_grant(struct spr_channel_peer *p, const struct spr_frame *f)
 {
-    uint64_t descriptor;
-
-    if (p->channel->events.state(p->channel->events.ctx, f->operation, &descriptor) !=
-        SPR_OPERATION_OVER)
+    if (!is_over(p, f->operation))
         spr_channel_grant(p, f);
 }
 
