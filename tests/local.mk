@@ -75,6 +75,13 @@ tests_sim_test_collectives_SOURCES = \
 	tests/sim/world.c \
 	tests/sim/world.h
 tests_sim_test_collectives_LDADD = transport/libspr-sim.la $(LDADD) -lm
+sim_world = tests/sim/world.c tests/sim/world.h
+test_programs += tests/sim/test_calls
+tests_sim_test_calls_SOURCES = tests/sim/test_calls.c $(sim_world)
+tests_sim_test_calls_LDADD = transport/libspr-sim.la $(LDADD)
+test_programs += tests/sim/test_hostile
+tests_sim_test_hostile_SOURCES = tests/sim/test_hostile.c $(sim_world)
+tests_sim_test_hostile_LDADD = transport/libspr-sim.la $(LDADD)
 
 # Real processes.
 test_programs += tests/multi/test_job

@@ -11,10 +11,23 @@
 
 #define WORLD_MAX 64
 
+/* A rank that says what it likes: the raw end of its links. It hears everything and answers
+ * nothing. */
+struct liar {
+    struct world *world;
+    struct spr_transport *transport;
+    struct spr_link *links[WORLD_MAX];
+    struct spr_counters counters;
+    uint32_t sequence[WORLD_MAX]; /* of the next frame to each rank */
+    struct spr_frame heard[64];   /* the headers that came in first */
+    size_t heard_count;
+};
+
 struct world {
     struct spr_sim *sim;
     int ranks;
-    spr_comm *comms[WORLD_MAX];
+    spr_comm *comms[WORLD_MAX]; /* NULL: the liar's */
+    struct liar *liar;          /* or NULL */
     spr_request *requests[WORLD_MAX];
     spr_status results[WORLD_MAX]; /* of the last world_run */
 };
@@ -22,9 +35,20 @@ struct world {
 /* All links up. Aborts the test on failure. */
 void world_create(struct world *w, const struct spr_sim_options *options);
 void world_destroy(struct world *w);
-/* Progress all ranks until every request posted in w->requests (of ranks that live) is done; results go
- * to w->results (SPR_IN_PROGRESS for killed ranks). False: nothing moves any more before limit_ns of
- * virtual time. */
+/* The same, but the last rank has no communicator: it belongs to the liar. */
+void world_create_liar(struct world *w, const struct spr_sim_options *options, struct liar *liar);
+/* A header as a correct peer would begin it, with the next sequence number; not sealed. */
+struct spr_frame liar_frame(struct liar *liar, int to, enum spr_frame_type type, uint32_t operation,
+                            uint32_t step, uint64_t descriptor);
+/* Send a frame as it is; f->bytes bytes of data are copied. */
+void liar_send(struct liar *liar, int to, const struct spr_frame *f, const void *data);
+/* Seal it first, with a right checksum of the data. */
+void liar_send_sealed(struct liar *liar, int to, struct spr_frame f, const void *data);
+/* Let a millisecond pass `rounds` times and progress everybody. */
+void world_settle(struct world *w, int rounds);
+/* Progress all ranks until every request posted in w->requests (of ranks that live) is done;
+ * results go to w->results (SPR_IN_PROGRESS for killed ranks). False: nothing moves any more before
+ * limit_ns of virtual time. */
 bool world_run(struct world *w, uint64_t limit_ns);
 
 #endif

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Calls that are wrong, over simulated links: ranks that call different things, arguments that are
+ * refused, and which operation an error names.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/util.h"
+#include "collectives/comm.h"
+#include "tests/sim/world.h"
+
+#define LIMIT_NS 3600000000000ull
+#define LARGE 1000000
+#define RANKS_MAX 5
+
+static uint64_t seed;
+static float *in[RANKS_MAX], *out[RANKS_MAX];
+static uint32_t indices[100];
+
+static void make(struct world *w, int ranks)
+{
+    struct spr_sim_options options = {
+        .ranks = ranks, .seed = seed, .latency_s = 10e-6, .jitter_s = 50e-6, .bandwidth = 10e9};
+    world_create(w, &options);
+    for (int r = 0; r < ranks; r++)
+        w->comms[r]->options.timeout_s = 20;
+}
+
+/* Ranks that disagree -------------------------------------------------------------------------- */
+
+enum kind { ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST, BARRIER, SPARSE };
+
+struct call {
+    enum kind kind;
+    size_t count;
+    spr_dtype dtype;
+    spr_op op;
+    int root;
+};
+
+static spr_status post(struct world *w, int r, const struct call *c)
+{
+    spr_sparse list = {indices, in[r], SPR_ARRAY_LEN(indices), 0};
+    spr_request **rq = &w->requests[r];
+    spr_comm *comm = w->comms[r];
+
+    switch (c->kind) {
+    case ALLREDUCE:
+        return spr_iallreduce(comm, in[r], out[r], c->count, c->dtype, c->op, NULL, rq);
+    case REDUCE_SCATTER:
+        return spr_ireduce_scatter(comm, in[r], out[r], c->count, c->dtype, c->op, NULL, rq);
+    case ALLGATHER:
+        return spr_iallgather(comm, in[r], out[r], c->count, c->dtype, NULL, rq);
+    case BROADCAST:
+        return spr_ibroadcast(comm, out[r], c->count, c->dtype, c->root, NULL, rq);
+    case BARRIER:
+        return spr_ibarrier(comm, NULL, rq);
+    default:
+        return spr_isparse_allreduce(comm, &list, c->count, out[r], NULL, c->op, NULL, rq);
+    }
+}
+
+static const struct {
+    const char *what;
+    struct call odd, others;
+} disagreements[] = {
+    {"counts", {ALLREDUCE, 100, 0, 0, 0}, {ALLREDUCE, LARGE, 0, 0, 0}},
+    {"small counts", {ALLREDUCE, 100, 0, 0, 0}, {ALLREDUCE, 101, 0, 0, 0}},
+    {"large counts", {ALLREDUCE, LARGE - 1, 0, 0, 0}, {ALLREDUCE, LARGE, 0, 0, 0}},
+    {"collectives", {ALLGATHER, 100000, 0, 0, 0}, {REDUCE_SCATTER, 100000, 0, 0, 0}},
+    {"small collectives", {ALLGATHER, 10, 0, 0, 0}, {REDUCE_SCATTER, 10, 0, 0, 0}},
+    {"a barrier", {BARRIER, 0, 0, 0, 0}, {ALLREDUCE, LARGE, 0, 0, 0}},
+    {"a barrier and a few", {BARRIER, 0, 0, 0, 0}, {ALLREDUCE, 1, 0, 0, 0}},
+    {"roots", {BROADCAST, LARGE, 0, 0, 1}, {BROADCAST, LARGE, 0, 0, 0}},
+    {"types", {ALLREDUCE, 1000, SPR_INT32, 0, 0}, {ALLREDUCE, 1000, SPR_FP32, 0, 0}},
+    {"types of many", {ALLREDUCE, LARGE, SPR_INT32, 0, 0}, {ALLREDUCE, LARGE, SPR_FP32, 0, 0}},
+    {"operations", {ALLREDUCE, 1000, 0, SPR_MAX, 0}, {ALLREDUCE, 1000, 0, SPR_SUM, 0}},
+    {"operations on many", {ALLREDUCE, LARGE, 0, SPR_MAX, 0}, {ALLREDUCE, LARGE, 0, SPR_SUM, 0}},
+    {"dense and sparse", {ALLREDUCE, LARGE, 0, 0, 0}, {SPARSE, LARGE, 0, 0, 0}},
+    {"few dense and sparse", {ALLREDUCE, 200, 0, 0, 0}, {SPARSE, 200, 0, 0, 0}},
+    {"elements of sparse", {SPARSE, LARGE - 1, 0, 0, 0}, {SPARSE, LARGE, 0, 0, 0}},
+};
+
+/* A rank that had not posted yet when it was told is refused; its error says why all the same. */
+static void check_rank(const struct world *w, int r, spr_status posted, const char *what,
+                       uint64_t trial)
+{
+    const char *text = spr_last_error(w->comms[r]);
+    spr_status status = posted ? posted : w->results[r];
+
+    if ((status != SPR_ERR_MISMATCH && (!posted || status != SPR_ERR_REVOKED)) ||
+        !strstr(text, "disagrees") || !strstr(text, "rank "))
+        fail_msg("%s, trial %llu of seed %llu, rank %d of %d: %s '%s'", what,
+                 (unsigned long long)trial, (unsigned long long)seed, r, w->ranks,
+                 spr_status_name(status), text);
+}
+
+static void ranks_that_disagree_are_told(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(disagreements); i++) {
+        for (uint64_t trial = 0; trial < 12; trial++) {
+            struct spr_rng rng = {seed + trial, i << 32};
+            int ranks = 2 + (int)spr_rng_below(&rng, RANKS_MAX - 1);
+            int odd = (int)spr_rng_below(&rng, (uint64_t)ranks);
+            int first = (int)spr_rng_below(&rng, (uint64_t)ranks);
+            spr_status posted[RANKS_MAX];
+            struct world w;
+            make(&w, ranks);
+            for (int k = 0; k < ranks; k++) {
+                int r = (first + k) % ranks;
+                posted[r] =
+                    post(&w, r, r == odd ? &disagreements[i].odd : &disagreements[i].others);
+                if (spr_rng_below(&rng, 2))
+                    world_settle(&w, 1 + (int)spr_rng_below(&rng, 3));
+            }
+            if (!world_run(&w, LIMIT_NS))
+                fail_msg("%s: hangs", disagreements[i].what);
+            world_settle(&w, 2);
+            for (int r = 0; r < ranks; r++)
+                check_rank(&w, r, posted[r], disagreements[i].what, trial);
+            world_destroy(&w);
+        }
+    }
+}
+
+/* Arguments ------------------------------------------------------------------------------------ */
+
+static void wrong_options_and_requests_are_invalid(void **state)
+{
+    static const size_t sizes[] = {0, 8, sizeof(spr_call_options) - 1,
+                                   sizeof(spr_call_options) + 8};
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    struct world w;
+
+    (void)state;
+    make(&w, 2);
+    for (size_t i = 0; i < SPR_ARRAY_LEN(sizes); i++) {
+        options.struct_size = sizes[i];
+        assert_int_equal(spr_ibarrier(w.comms[0], &options, &w.requests[0]), SPR_ERR_INVALID);
+        assert_int_equal(spr_allreduce(w.comms[0], in[0], out[0], 10, SPR_FP32, SPR_SUM, &options),
+                         SPR_ERR_INVALID);
+    }
+    assert_int_equal(spr_ibarrier(w.comms[0], NULL, NULL), SPR_ERR_INVALID);
+    assert_int_equal(spr_iallreduce(w.comms[0], in[0], out[0], 10, SPR_FP32, SPR_SUM, NULL, NULL),
+                     SPR_ERR_INVALID);
+    assert_int_equal(spr_test(NULL), SPR_ERR_INVALID);
+    assert_int_equal(spr_wait(NULL, 0), SPR_ERR_INVALID);
+    /* Nothing was changed. */
+    for (int r = 0; r < 2; r++)
+        assert_int_equal(spr_ibarrier(w.comms[r], NULL, &w.requests[r]), SPR_OK);
+    assert_true(world_run(&w, LIMIT_NS));
+    assert_true(w.results[0] == SPR_OK && w.results[1] == SPR_OK);
+    world_destroy(&w);
+}
+
+static void an_invalid_call_leaves_the_codec_as_it_was(void **state)
+{
+    enum { N = 1000 };
+    static const char *const specs[] = {"topk:ratio=10%", "topk:ratio=10%+fp16", "fp16", "none"};
+    spr_layout layout = {1, "w", 0, N, 1};
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    static float gradient[N];
+    struct world w;
+
+    (void)state;
+    make(&w, 1);
+    for (size_t i = 0; i < SPR_ARRAY_LEN(specs); i++) {
+        spr_codec *codec;
+        assert_int_equal(spr_codec_create(specs[i], &layout, 1, &codec), SPR_OK);
+        for (int k = 0; k < N; k++)
+            gradient[k] = 1;
+        options = (spr_call_options)SPR_CALL_OPTIONS_INIT;
+        options.algorithm = "nope";
+        assert_int_equal(spr_icompressed_allreduce(w.comms[0], codec, gradient, SPR_SUM, &options,
+                                                   &w.requests[0]),
+                         SPR_ERR_INVALID);
+        options.algorithm = NULL;
+        options.struct_size = 3;
+        assert_int_equal(spr_icompressed_allreduce(w.comms[0], codec, gradient, SPR_SUM, &options,
+                                                   &w.requests[0]),
+                         SPR_ERR_INVALID);
+        assert_int_equal(
+            spr_icompressed_allreduce(w.comms[0], codec, gradient, SPR_SUM, NULL, NULL),
+            SPR_ERR_INVALID);
+        for (int k = 0; k < N; k++) {
+            assert_true(gradient[k] == 1 && spr_codec_residual(codec)[k] == 0);
+            gradient[k] = 5;
+        }
+        /* The next call is a new step: it reads its own gradient. */
+        assert_int_equal(
+            spr_icompressed_allreduce(w.comms[0], codec, gradient, SPR_SUM, NULL, &w.requests[0]),
+            SPR_OK);
+        assert_true(world_run(&w, LIMIT_NS));
+        assert_int_equal(w.results[0], SPR_OK);
+        for (int k = 0; k < N; k++)
+            assert_true(gradient[k] + spr_codec_residual(codec)[k] == 5);
+        spr_codec_destroy(codec);
+    }
+    world_destroy(&w);
+}
+
+/* Names ---------------------------------------------------------------------------------------- */
+
+static void a_deadline_names_its_own_operation(void **state)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    spr_request *older = NULL;
+    struct world w;
+
+    (void)state;
+    make(&w, 2);
+    options.name = "an older one";
+    options.timeout_s = 10;
+    assert_int_equal(
+        spr_iallreduce(w.comms[0], in[0], out[0], 100, SPR_FP32, SPR_SUM, &options, &older),
+        SPR_OK);
+    options.name = "layer7.bias";
+    options.timeout_s = 0.5;
+    assert_int_equal(
+        spr_iallreduce(w.comms[0], in[1], out[1], 100, SPR_FP32, SPR_SUM, &options, &w.requests[0]),
+        SPR_OK);
+    assert_true(world_run(&w, LIMIT_NS));
+    assert_int_equal(w.results[0], SPR_ERR_DEADLINE);
+    assert_non_null(strstr(spr_last_error(w.comms[0]), "layer7.bias"));
+    assert_non_null(strstr(spr_last_error(w.comms[0]), "rank 1"));
+    assert_null(strstr(spr_last_error(w.comms[0]), "older"));
+    assert_true(spr_test(&older) < 0);
+    world_destroy(&w);
+}
+
+static void endless_and_huge_timeouts_work(void **state)
+{
+    static const double timeouts[] = {(double)INFINITY, 1e300, 1e10};
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    struct world w;
+
+    (void)state;
+    make(&w, 2);
+    for (size_t i = 0; i < SPR_ARRAY_LEN(timeouts); i++) {
+        options.timeout_s = timeouts[i];
+        assert_int_equal(spr_ibarrier(w.comms[0], &options, &w.requests[0]), SPR_OK);
+        world_settle(&w, 1000); /* long enough for a deadline that wrapped around */
+        assert_int_equal(spr_ibarrier(w.comms[1], &options, &w.requests[1]), SPR_OK);
+        assert_true(world_run(&w, LIMIT_NS));
+        assert_true(w.results[0] == SPR_OK && w.results[1] == SPR_OK);
+    }
+    world_destroy(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_that_disagree_are_told),
+        cmocka_unit_test(wrong_options_and_requests_are_invalid),
+        cmocka_unit_test(an_invalid_call_leaves_the_codec_as_it_was),
+        cmocka_unit_test(a_deadline_names_its_own_operation),
+        cmocka_unit_test(endless_and_huge_timeouts_work),
+    };
+    int failures;
+
+    seed = spr_rng_test_seed();
+    printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
+    for (uint32_t i = 0; i < SPR_ARRAY_LEN(indices); i++)
+        indices[i] = 2 * i;
+    for (int r = 0; r < RANKS_MAX; r++) {
+        in[r] = calloc(LARGE, sizeof **in);
+        out[r] = calloc(LARGE, sizeof **out);
+    }
+    failures = cmocka_run_group_tests(tests, NULL, NULL);
+    for (int r = 0; r < RANKS_MAX; r++) {
+        free(in[r]);
+        free(out[r]);
+    }
+    return failures;
+}

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * A peer that lies: rank 0 is ours, rank 1 is the raw end of a simulated link. Whatever comes, rank
+ * 0 ends with an error that names rank 1, in bounded memory.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/util.h"
+#include "collectives/collective.h"
+#include "compress/chunk_layout.h"
+#include "tests/sim/world.h"
+
+#define LIMIT_NS 3600000000000ull
+#define ELEMENTS 1000000
+#define UNION_STEP 0x80000000u /* set in the steps of sparse unions */
+#define ENTRIES 1000
+
+static uint64_t seed;
+static float result[ELEMENTS];
+static uint32_t indices[ENTRIES];
+static float values[ENTRIES];
+
+struct scene {
+    struct world world;
+    struct liar liar;
+    int64_t live; /* allocations before */
+};
+
+static void begin(struct scene *s)
+{
+    struct spr_sim_options options = {
+        .ranks = 2, .seed = seed, .latency_s = 10e-6, .bandwidth = 10e9};
+
+    s->live = spr_mem_live();
+    world_create_liar(&s->world, &options, &s->liar);
+    s->world.comms[0]->options.timeout_s = 5;
+}
+
+static void end(struct scene *s)
+{
+    world_destroy(&s->world);
+    assert_int_equal(spr_mem_live(), s->live);
+}
+
+static spr_comm *victim(const struct scene *s) { return s->world.comms[0]; }
+
+static void post_allreduce(struct scene *s)
+{
+    assert_int_equal(spr_iallreduce(victim(s), result, result, ELEMENTS, SPR_FP32, SPR_SUM, NULL,
+                                    &s->world.requests[0]),
+                     SPR_OK);
+}
+
+static void post_sparse(struct scene *s)
+{
+    spr_sparse list = {indices, values, ENTRIES, 0};
+
+    assert_int_equal(spr_isparse_allreduce(victim(s), &list, ELEMENTS, result, NULL, SPR_SUM, NULL,
+                                           &s->world.requests[0]),
+                     SPR_OK);
+}
+
+/* The first grant that rank 0 sent: what operation and descriptor it runs. */
+static struct spr_frame first_grant(struct scene *s)
+{
+    size_t i = 0;
+
+    world_settle(&s->world, 2);
+    while (i < s->liar.heard_count && s->liar.heard[i].type != SPR_FRAME_GRANT)
+        i++;
+    assert_true(i < s->liar.heard_count);
+    s->liar.heard[i].descriptor = s->world.requests[0]->descriptor;
+    return s->liar.heard[i];
+}
+
+static void answer(struct scene *s, const struct spr_frame *grant, uint32_t step, const void *data,
+                   size_t bytes)
+{
+    struct spr_frame f =
+        liar_frame(&s->liar, 0, SPR_FRAME_DATA, grant->operation, step, grant->descriptor);
+
+    f.bytes = (uint32_t)bytes;
+    liar_send_sealed(&s->liar, 0, f, data);
+}
+
+/* Rank 0 gives up on rank 1. */
+static void expect_blame(struct scene *s, spr_status status, const char *what)
+{
+    const char *text;
+
+    if (s->world.requests[0] && !world_run(&s->world, LIMIT_NS))
+        fail_msg("%s: rank 0 hangs", what);
+    world_settle(&s->world, 1);
+    text = spr_last_error(victim(s));
+    if (victim(s)->error.status != status || !strstr(text, "rank 1"))
+        fail_msg("%s: %s, '%s', not %s of rank 1", what, spr_status_name(victim(s)->error.status),
+                 text, spr_status_name(status));
+}
+
+/* Chunks --------------------------------------------------------------------------------------- */
+
+static void a_chunk_without_windows_is_refused(void **state)
+{
+    static const uint32_t steps[] = {0, UNION_STEP};
+    static const uint16_t flags[] = {0, SPR_CHUNK_LAST};
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(steps); i++) {
+        for (size_t k = 0; k < SPR_ARRAY_LEN(flags); k++) {
+            struct spr_chunk_header chunk = {.format = SPR_CHUNK_U16, .flags = flags[k]};
+            struct spr_frame grant;
+            struct scene s;
+            begin(&s);
+            post_sparse(&s);
+            grant = first_grant(&s);
+            answer(&s, &grant, steps[i], &chunk, sizeof chunk);
+            expect_blame(&s, SPR_ERR_PROTO, "a chunk without windows");
+            end(&s);
+        }
+    }
+}
+
+static void random_chunks_are_refused(void **state)
+{
+    struct spr_rng rng = {seed, 1};
+
+    (void)state;
+    for (int trial = 0; trial < 200; trial++) {
+        struct {
+            struct spr_chunk_header header;
+            uint32_t payload[64];
+        } chunk = {{.format = (uint8_t)spr_rng_below(&rng, SPR_CHUNK_FORMATS + 1)}, {0}};
+        uint32_t step = spr_rng_below(&rng, 2) ? UNION_STEP : 0;
+        size_t bytes = sizeof chunk.header + 4 * spr_rng_below(&rng, 65);
+        struct spr_frame grant;
+        struct scene s;
+        chunk.header.flags = (uint16_t)spr_rng_below(&rng, 2);
+        chunk.header.windows = (uint32_t)(spr_rng_next(&rng) >> spr_rng_below(&rng, 64));
+        chunk.header.count = (uint32_t)(spr_rng_next(&rng) >> spr_rng_below(&rng, 64));
+        chunk.header.payload_bytes = (uint32_t)(bytes - sizeof chunk.header);
+        for (size_t i = 0; i < SPR_ARRAY_LEN(chunk.payload); i++)
+            chunk.payload[i] = (uint32_t)(spr_rng_next(&rng) >> spr_rng_below(&rng, 64));
+        begin(&s);
+        post_sparse(&s);
+        grant = first_grant(&s);
+        answer(&s, &grant, step, &chunk, bytes);
+        world_settle(&s.world, 2);
+        /* One that happens to be right leaves rank 0 waiting for the next. */
+        expect_blame(&s, victim(&s)->error.status ? SPR_ERR_PROTO : SPR_ERR_DEADLINE, "noise");
+        end(&s);
+    }
+}
+
+/* All windows of rank 0's part, without entries, and the last chunk of the stream. */
+static size_t empty_stream(struct scene *s, void *chunk)
+{
+    struct spr_chunk_header header = {.format = SPR_CHUNK_U32, .flags = SPR_CHUNK_LAST};
+    struct spr_blocks blocks = {.elements = ELEMENTS, .ranks = 2, .block_log2 = 12};
+
+    (void)s;
+    header.windows = spr_blocks_windows(&blocks, 0);
+    memcpy(chunk, &header, sizeof header);
+    return sizeof header;
+}
+
+static void data_behind_the_last_chunk_is_refused(void **state)
+{
+    static char late[100000];
+
+    (void)state;
+    for (int pause = 0; pause < 3; pause++) {
+        char chunk[SPR_CHUNK_HEADER_BYTES];
+        struct spr_frame grant;
+        struct scene s;
+        size_t bytes;
+        begin(&s);
+        post_sparse(&s);
+        grant = first_grant(&s);
+        bytes = empty_stream(&s, chunk);
+        answer(&s, &grant, 0, chunk, bytes);
+        answer(&s, &grant, UNION_STEP, chunk, bytes);
+        if (pause)
+            world_settle(&s.world, pause);
+        answer(&s, &grant, pause == 1 ? UNION_STEP | 1 : 1, late, sizeof late);
+        if (pause == 2 && !s.world.requests[0])
+            post_allreduce(&s);
+        expect_blame(&s, SPR_ERR_PROTO, "data behind the last chunk");
+        end(&s);
+    }
+}
+
+/* Aborts --------------------------------------------------------------------------------------- */
+
+static void an_abort_without_a_failure_is_refused(void **state)
+{
+    static const int32_t statuses[] = {SPR_OK, SPR_IN_PROGRESS, SPR_ERR_TIMEOUT, INT32_MAX};
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(statuses); i++) {
+        struct spr_frame f;
+        struct scene s;
+        begin(&s);
+        assert_int_equal(spr_ibarrier(victim(&s), NULL, &s.world.requests[0]), SPR_OK);
+        f = liar_frame(&s.liar, 0, SPR_FRAME_ABORT, 0, 0, 0);
+        f.arg = 1;
+        f.arg64 = (uint64_t)(uint32_t)statuses[i];
+        f.bytes = 4;
+        liar_send_sealed(&s.liar, 0, f, "lie");
+        expect_blame(&s, SPR_ERR_PROTO, "an abort without a failure");
+        assert_int_equal(s.world.results[0], SPR_ERR_PROTO);
+        end(&s);
+    }
+}
+
+/* Floods --------------------------------------------------------------------------------------- */
+
+static void a_flood_ends_with_an_error_in_bounded_memory(void **state)
+{
+    static const struct {
+        enum spr_frame_type type;
+        uint32_t bytes;
+        int frames;
+    } floods[] = {{SPR_FRAME_DATA, 8192, 2000},
+                  {SPR_FRAME_DATA, 0, 70000},
+                  {SPR_FRAME_REQUEST, 0, 70000},
+                  {SPR_FRAME_GRANT, 0, 70000}};
+    static const char data[8192];
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(floods); i++) {
+        size_t window, most = 0;
+        int64_t live;
+        struct scene s;
+        begin(&s);
+        window = victim(&s)->options.eager_window;
+        live = spr_mem_live();
+        for (int k = 0; k < floods[i].frames && !victim(&s)->error.status; k++) {
+            struct spr_frame f =
+                liar_frame(&s.liar, 0, floods[i].type, 1000000 + (uint32_t)k, 0, 7);
+            f.bytes = floods[i].bytes;
+            f.arg = floods[i].type == SPR_FRAME_DATA;
+            liar_send_sealed(&s.liar, 0, f, data);
+            if (k % 50 == 0)
+                world_settle(&s.world, 1);
+            if (victim(&s)->channel.peers[1].kept_bytes > most)
+                most = victim(&s)->channel.peers[1].kept_bytes;
+        }
+        expect_blame(&s, SPR_ERR_PROTO, "a flood");
+        assert_true(most <= window);
+        assert_true(spr_mem_live() - live < 20000);
+        end(&s);
+    }
+}
+
+static void data_of_a_finished_operation_is_refused(void **state)
+{
+    (void)state;
+    for (int eager = 0; eager < 2; eager++) {
+        struct spr_frame first, f;
+        struct scene s;
+        begin(&s);
+        assert_int_equal(spr_ibarrier(victim(&s), NULL, &s.world.requests[0]), SPR_OK);
+        world_settle(&s.world, 2);
+        assert_true(s.liar.heard_count > 0);
+        first = s.liar.heard[0];
+        f = liar_frame(&s.liar, 0, SPR_FRAME_DATA, first.operation, 0, first.descriptor);
+        f.arg = 1;
+        liar_send_sealed(&s.liar, 0, f, NULL);
+        assert_true(world_run(&s.world, LIMIT_NS));
+        assert_int_equal(s.world.results[0], SPR_OK);
+        f = liar_frame(&s.liar, 0, SPR_FRAME_DATA, first.operation, 0, first.descriptor);
+        f.arg = (uint32_t)eager;
+        liar_send_sealed(&s.liar, 0, f, NULL);
+        expect_blame(&s, SPR_ERR_PROTO, "data of a finished operation");
+        end(&s);
+    }
+}
+
+/* Headers -------------------------------------------------------------------------------------- */
+
+/* All fields of a header; `fatal`: any other value than a correct peer's is refused at once. */
+static const struct field {
+    const char *name;
+    size_t offset, bytes;
+    bool fatal, sealed; /* sealed: the checksum is made after the lie */
+} fields[] = {
+    {"magic", offsetof(struct spr_frame, magic), 4, true, false},
+    {"version", offsetof(struct spr_frame, version), 1, true, false},
+    {"type", offsetof(struct spr_frame, type), 1, false, true},
+    {"type, damaged", offsetof(struct spr_frame, type), 1, true, false},
+    {"flags", offsetof(struct spr_frame, flags), 2, false, true},
+    {"epoch", offsetof(struct spr_frame, epoch), 4, true, true},
+    {"sequence", offsetof(struct spr_frame, sequence), 4, true, true},
+    {"operation", offsetof(struct spr_frame, operation), 4, false, true},
+    {"step", offsetof(struct spr_frame, step), 4, false, true},
+    {"descriptor", offsetof(struct spr_frame, descriptor), 8, false, true},
+    {"bytes", offsetof(struct spr_frame, bytes), 4, false, true},
+    {"payload_crc", offsetof(struct spr_frame, payload_crc), 4, false, true},
+    {"consumed", offsetof(struct spr_frame, consumed), 4, false, true},
+    {"arg", offsetof(struct spr_frame, arg), 4, false, true},
+    {"arg64", offsetof(struct spr_frame, arg64), 8, false, true},
+    {"zero", offsetof(struct spr_frame, zero), 4, true, false},
+    {"header_crc", offsetof(struct spr_frame, header_crc), 4, true, false},
+};
+static const uint64_t extremes[] = {0, 1, 2, 0x7f, 0x7fffffff, 0x80000000, UINT64_MAX};
+
+/* What rank 0 may say of rank 1 after one odd frame and then silence. */
+static bool is_blame(spr_status status)
+{
+    return status == SPR_ERR_PROTO || status == SPR_ERR_CORRUPT || status == SPR_ERR_MISMATCH ||
+           status == SPR_ERR_DEADLINE || status == SPR_ERR_RANK_LOST || status == SPR_ERR_REVOKED ||
+           status == SPR_ERR_INVALID /* told by an ABORT */;
+}
+
+/* A correct frame but for one field. Returns false when the lie is the truth. */
+static bool lie(struct scene *s, const struct spr_frame *grant, enum spr_frame_type type,
+                const struct field *field, uint64_t value)
+{
+    static char payload[SPR_FRAME_MAX_PAYLOAD + 1];
+    struct spr_frame f, truth;
+
+    if (field->offset == offsetof(struct spr_frame, bytes)) /* the simulator really carries them */
+        value = spr_min_u64(value, sizeof payload);
+    f = liar_frame(&s->liar, 0, type, grant->operation, grant->step, grant->descriptor);
+    if (type == SPR_FRAME_ABORT)
+        f.arg64 = (uint64_t)(uint32_t)SPR_ERR_REVOKED;
+    spr_frame_seal(&f);
+    truth = f;
+    memcpy((char *)&f + field->offset, &value, field->bytes);
+    if (field->sealed)
+        spr_frame_seal(&f);
+    if (!memcmp(&f, &truth, sizeof f))
+        return false;
+    liar_send(&s->liar, 0, &f, payload);
+    return true;
+}
+
+static void a_header_at_its_extremes_is_refused(void **state)
+{
+    char what[128];
+
+    (void)state;
+    for (int type = SPR_FRAME_DATA; type < SPR_FRAME_TYPES; type++) {
+        for (size_t i = 0; i < SPR_ARRAY_LEN(fields); i++) {
+            for (size_t v = 0; v < SPR_ARRAY_LEN(extremes); v++) {
+                struct spr_frame grant;
+                struct scene s;
+                spr_status status;
+                bool lied;
+                begin(&s);
+                post_allreduce(&s);
+                grant = first_grant(&s);
+                lied = lie(&s, &grant, (enum spr_frame_type)type, &fields[i], extremes[v]);
+                snprintf(what, sizeof what, "type %d, %s = 0x%llx", type, fields[i].name,
+                         (unsigned long long)extremes[v]);
+                if (!world_run(&s.world, LIMIT_NS))
+                    fail_msg("%s: rank 0 hangs", what);
+                status = s.world.results[0];
+                if (!is_blame(status) || !strstr(spr_last_error(victim(&s)), "rank 1"))
+                    fail_msg("%s: %s '%s'", what, spr_status_name(status),
+                             spr_last_error(victim(&s)));
+                if (lied && fields[i].fatal && status != SPR_ERR_PROTO && status != SPR_ERR_CORRUPT)
+                    fail_msg("%s: taken: %s", what, spr_last_error(victim(&s)));
+                end(&s);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_chunk_without_windows_is_refused),
+        cmocka_unit_test(random_chunks_are_refused),
+        cmocka_unit_test(data_behind_the_last_chunk_is_refused),
+        cmocka_unit_test(an_abort_without_a_failure_is_refused),
+        cmocka_unit_test(a_flood_ends_with_an_error_in_bounded_memory),
+        cmocka_unit_test(data_of_a_finished_operation_is_refused),
+        cmocka_unit_test(a_header_at_its_extremes_is_refused),
+    };
+
+    seed = spr_rng_test_seed();
+    printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
+    for (uint32_t i = 0; i < ENTRIES; i++) {
+        indices[i] = i * (ELEMENTS / ENTRIES);
+        values[i] = 1;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
