@@ -82,6 +82,13 @@ tests_sim_test_calls_LDADD = transport/libspr-sim.la $(LDADD)
 test_programs += tests/sim/test_hostile
 tests_sim_test_hostile_SOURCES = tests/sim/test_hostile.c $(sim_world)
 tests_sim_test_hostile_LDADD = transport/libspr-sim.la $(LDADD)
+test_programs += tests/sim/test_stress
+tests_sim_test_stress_SOURCES = \
+	tests/reference.c \
+	tests/reference.h \
+	tests/sim/test_stress.c \
+	$(sim_world)
+tests_sim_test_stress_LDADD = transport/libspr-sim.la $(LDADD) -lm
 
 # Real processes.
 test_programs += tests/multi/test_job
@@ -89,6 +96,11 @@ tests_multi_test_job_SOURCES = \
 	tests/multi/job.c \
 	tests/multi/job.h \
 	tests/multi/test_job.c
+test_programs += tests/multi/test_progress
+tests_multi_test_progress_SOURCES = \
+	tests/multi/job.c \
+	tests/multi/job.h \
+	tests/multi/test_progress.c
 test_programs += tests/multi/test_matrix
 tests_multi_test_matrix_SOURCES = \
 	tests/multi/job.c \

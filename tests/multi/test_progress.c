@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Who moves the bytes, and who is woken: real processes, waiting threads, callers with an event
+ * loop.
+ */
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/util.h"
+#include "tests/multi/job.h"
+
+#define SECONDS 30
+#define FAR_TOO_LONG_MS 5000
+
+static const char *const transports[] = {
+    "shm",
+    "epoll",
+#ifdef HAVE_URING
+    "uring",
+#endif
+};
+
+static void pause_ms(long ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
+static double seconds_since(uint64_t ns) { return (double)(spr_monotonic_ns() - ns) * 1e-9; }
+
+/* All ranks of the job meet; `round` counts from 0, each used once. */
+static void meet(struct job *job, int round)
+{
+    _Atomic int *count = (_Atomic int *)job->shared + round;
+
+    atomic_fetch_add(count, 1);
+    while (atomic_load(count) < job->size)
+        pause_ms(1);
+}
+
+/* A time that one rank tells the others. */
+static _Atomic uint64_t *shared_time(struct job *job)
+{
+    return (_Atomic uint64_t *)(void *)(job->shared + 4096);
+}
+
+static void on_all_transports(int size, const char *progress,
+                              void (*rank_main)(struct job *job, int rank, spr_comm *comm))
+{
+    for (size_t t = 0; t < SPR_ARRAY_LEN(transports); t++) {
+        struct job job;
+        setenv("SPARRING_PROGRESS", progress, 1);
+        job_start(&job, size, transports[t], rank_main, NULL);
+        unsetenv("SPARRING_PROGRESS");
+        job_expect_success(&job, SECONDS);
+    }
+}
+
+/* Many in flight ------------------------------------------------------------------------------- */
+
+static void run_late_and_one_by_one(struct job *job, int rank, spr_comm *comm)
+{
+    enum { OPERATIONS = 14, N = 3000000 };
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    spr_request *requests[OPERATIONS];
+    float *x[OPERATIONS];
+
+    options.timeout_s = SECONDS / 2;
+    for (int i = 0; i < OPERATIONS; i++) {
+        x[i] = calloc(N, sizeof **x);
+        x[i][i] = x[i][N - 1] = (float)(rank + 1);
+    }
+    if (rank == job->size - 1)
+        pause_ms(500);
+    for (int i = 0; i < OPERATIONS; i++) {
+        RANK_CHECK(spr_iallreduce(comm, x[i], x[i], N, SPR_FP32, SPR_SUM, &options, &requests[i]) ==
+                   SPR_OK);
+        if (rank == job->size - 1)
+            RANK_CHECK(spr_wait(&requests[i], -1) == SPR_OK);
+    }
+    for (int i = 0; i < OPERATIONS; i++) {
+        if (requests[i])
+            RANK_CHECK(spr_wait(&requests[i], -1) == SPR_OK);
+        RANK_CHECK(x[i][i] == 6 && x[i][N - 1] == 6);
+        free(x[i]);
+    }
+}
+
+static void a_late_rank_that_waits_for_each_is_served(void **state)
+{
+    (void)state;
+    on_all_transports(3, "thread", run_late_and_one_by_one);
+}
+
+static void run_short_waits(struct job *job, int rank, spr_comm *comm)
+{
+    enum { OPERATIONS = 16, N = 2000000 };
+    spr_request *requests[OPERATIONS], **last = &requests[OPERATIONS - 1];
+    float *x[OPERATIONS];
+
+    (void)job;
+    for (int i = 0; i < OPERATIONS; i++) {
+        x[i] = calloc(N, sizeof **x);
+        RANK_CHECK(spr_iallreduce(comm, x[i], x[i], N, SPR_FP32, SPR_SUM, NULL, &requests[i]) ==
+                   SPR_OK);
+    }
+    while (rank == 0 && *last) {
+        uint64_t begin = spr_monotonic_ns();
+        spr_status status = spr_wait(last, 0.001);
+        RANK_CHECK(status == SPR_OK || status == SPR_ERR_TIMEOUT);
+        RANK_CHECK(status == SPR_OK || seconds_since(begin) < 0.3 * spr_time_factor());
+    }
+    for (int i = 0; i < OPERATIONS; i++) {
+        if (requests[i])
+            RANK_CHECK(spr_wait(&requests[i], -1) == SPR_OK);
+        free(x[i]);
+    }
+}
+
+static void a_wait_gives_up_in_time_however_much_moves(void **state)
+{
+    (void)state;
+    on_all_transports(2, "thread", run_short_waits);
+}
+
+/* Wake-ups ------------------------------------------------------------------------------------- */
+
+static void note(void *ctx, spr_status status)
+{
+    atomic_store((_Atomic int *)ctx, status == SPR_OK ? 1 : -1);
+}
+
+static void *wait_for(void *request)
+{
+    RANK_CHECK(spr_wait(request, -1) == SPR_OK);
+    return NULL;
+}
+
+/* X and Z are waited for by two threads; nobody waits for Y. */
+static void run_callback_only(struct job *job, int rank, spr_comm *comm)
+{
+    enum { LOOPS = 50, SMALL = 64, LARGE = 300000 };
+    static float x[SMALL], z[SMALL], y[LARGE];
+
+    (void)job;
+    for (int i = 0; i < LOOPS; i++) {
+        spr_request *rx, *ry, *rz;
+        _Atomic int done = 0;
+        pthread_t thread;
+        uint64_t begin;
+        RANK_CHECK(spr_iallreduce(comm, x, x, SMALL, SPR_FP32, SPR_SUM, NULL, &rx) == SPR_OK);
+        RANK_CHECK(spr_iallreduce(comm, z, z, SMALL, SPR_FP32, SPR_SUM, NULL, &rz) == SPR_OK);
+        RANK_CHECK(spr_iallreduce(comm, y, y, LARGE, SPR_FP32, SPR_SUM, NULL, &ry) == SPR_OK);
+        spr_on_complete(ry, note, &done);
+        if (rank == 1 && i % 2)
+            pause_ms(1);
+        RANK_CHECK(pthread_create(&thread, NULL, wait_for, &rx) == 0);
+        wait_for(&rz);
+        pthread_join(thread, NULL);
+        begin = spr_monotonic_ns();
+        while (rank == 0 && !atomic_load(&done)) {
+            RANK_CHECK(seconds_since(begin) < 5 * spr_time_factor());
+            nanosleep(&(struct timespec){0, 50000}, NULL);
+        }
+        wait_for(&ry);
+        RANK_CHECK(atomic_load(&done) == 1);
+    }
+}
+
+static void a_request_with_only_a_callback_completes(void **state)
+{
+    (void)state;
+    on_all_transports(2, "thread", run_callback_only);
+}
+
+/* Rank 1 gives up between two operations and never calls again. */
+static void run_quiet_abort(struct job *job, int rank, spr_comm *comm)
+{
+    spr_request *request = NULL;
+    float x[1000] = {0};
+    spr_status status;
+
+    meet(job, 0);
+    if (rank == 1) {
+        pause_ms(50);
+        atomic_store(shared_time(job), spr_monotonic_ns());
+        spr_comm_abort(comm, "nothing left to do");
+        meet(job, 1);
+        return;
+    }
+    RANK_CHECK(spr_iallreduce(comm, x, x, 1000, SPR_FP32, SPR_SUM, NULL, &request) == SPR_OK);
+    while ((status = spr_test(&request)) == SPR_IN_PROGRESS)
+        nanosleep(&(struct timespec){0, 100000}, NULL);
+    RANK_CHECK(status == SPR_ERR_REVOKED);
+    RANK_CHECK(seconds_since(atomic_load(shared_time(job))) < 1.0 * spr_time_factor());
+    RANK_CHECK(strstr(spr_last_error(comm), "nothing left to do"));
+    meet(job, 1);
+}
+
+static void an_abort_leaves_even_when_nothing_runs(void **state)
+{
+    (void)state;
+    on_all_transports(3, "thread", run_quiet_abort);
+    on_all_transports(3, "caller", run_quiet_abort);
+}
+
+/* Event loops ---------------------------------------------------------------------------------- */
+
+/* As a program with poll() would wait; a sleep that nothing ends is a failure. */
+static spr_status poll_until_done(spr_comm *comm, spr_request **request)
+{
+    spr_status status;
+
+    while ((status = spr_test(request)) == SPR_IN_PROGRESS) {
+        struct pollfd fd = {spr_comm_fd(comm), POLLIN, 0};
+        if (spr_comm_arm(comm) == SPR_OK)
+            RANK_CHECK(poll(&fd, 1, (int)(FAR_TOO_LONG_MS * spr_time_factor())) == 1);
+    }
+    return status;
+}
+
+static void run_poll_deadline(struct job *job, int rank, spr_comm *comm)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    spr_request *request;
+    float x[1000] = {0};
+    uint64_t begin = spr_monotonic_ns();
+
+    if (rank == 0) {
+        options.timeout_s = 0.3;
+        RANK_CHECK(spr_iallreduce(comm, x, x, 1000, SPR_FP32, SPR_SUM, &options, &request) ==
+                   SPR_OK);
+        RANK_CHECK(poll_until_done(comm, &request) == SPR_ERR_DEADLINE);
+        RANK_CHECK(seconds_since(begin) < 2 * spr_time_factor());
+    }
+    meet(job, 0);
+}
+
+static void a_deadline_wakes_the_poller(void **state)
+{
+    (void)state;
+    on_all_transports(2, "caller", run_poll_deadline);
+}
+
+static void *abort_soon(void *comm)
+{
+    pause_ms(100);
+    spr_comm_abort(comm, "another thread");
+    return NULL;
+}
+
+static void run_poll_abort(struct job *job, int rank, spr_comm *comm)
+{
+    spr_request *request;
+    float x[1000] = {0};
+    pthread_t thread;
+
+    if (rank == 0) {
+        RANK_CHECK(spr_iallreduce(comm, x, x, 1000, SPR_FP32, SPR_SUM, NULL, &request) == SPR_OK);
+        RANK_CHECK(pthread_create(&thread, NULL, abort_soon, comm) == 0);
+        RANK_CHECK(poll_until_done(comm, &request) == SPR_ERR_REVOKED);
+        pthread_join(thread, NULL);
+    }
+    meet(job, 0);
+}
+
+static void an_abort_by_another_thread_wakes_the_poller(void **state)
+{
+    (void)state;
+    on_all_transports(2, "caller", run_poll_abort);
+}
+
+static float posted[300000];
+
+static void *post_soon(void *comm)
+{
+    static spr_request *request;
+
+    pause_ms(100);
+    RANK_CHECK(spr_iallreduce(comm, posted, posted, SPR_ARRAY_LEN(posted), SPR_FP32, SPR_SUM, NULL,
+                              &request) == SPR_OK);
+    return request;
+}
+
+/* One thread posts, the other one sleeps on the descriptor and moves the bytes. */
+static void run_poll_post(struct job *job, int rank, spr_comm *comm)
+{
+    struct pollfd fd = {spr_comm_fd(comm), POLLIN, 0};
+    spr_request *request;
+    _Atomic int done = 0;
+    pthread_t thread;
+    void *result;
+
+    (void)job;
+    (void)rank;
+    RANK_CHECK(pthread_create(&thread, NULL, post_soon, comm) == 0);
+    while (spr_comm_arm(comm) != SPR_OK)
+        RANK_CHECK(spr_comm_progress(comm) >= 0);
+    RANK_CHECK(poll(&fd, 1, (int)(FAR_TOO_LONG_MS * spr_time_factor())) == 1);
+    pthread_join(thread, &result);
+    request = result;
+    spr_on_complete(request, note, &done);
+    RANK_CHECK(poll_until_done(comm, &request) == SPR_OK);
+    RANK_CHECK(atomic_load(&done) == 1);
+}
+
+static void a_post_by_another_thread_wakes_the_poller(void **state)
+{
+    (void)state;
+    on_all_transports(2, "caller", run_poll_post);
+}
+
+static void run_poll_broadcast(struct job *job, int rank, spr_comm *comm)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    spr_request *request;
+    float x[1000] = {0};
+
+    options.algorithm = "direct";
+    x[999] = rank == 0 ? 7 : 0;
+    for (int i = 0; rank == job->size - 1 && i < 300; i++) {
+        RANK_CHECK(spr_comm_progress(comm) >= 0);
+        pause_ms(1);
+    }
+    RANK_CHECK(spr_ibroadcast(comm, x, 1000, SPR_FP32, 0, &options, &request) == SPR_OK);
+    RANK_CHECK(poll_until_done(comm, &request) == SPR_OK);
+    RANK_CHECK(x[999] == 7);
+}
+
+static void a_broadcast_to_a_late_poller_does_not_stall(void **state)
+{
+    (void)state;
+    on_all_transports(2, "caller", run_poll_broadcast);
+    on_all_transports(3, "caller", run_poll_broadcast);
+}
+
+static void run_test_loop(struct job *job, int rank, spr_comm *comm)
+{
+    enum { N = 100000 };
+    float *x = calloc(N, sizeof *x);
+    uint64_t begin = spr_monotonic_ns();
+
+    (void)rank;
+    for (int i = 0; i < 20; i++) {
+        spr_request *request;
+        spr_status status;
+        RANK_CHECK(spr_iallreduce(comm, x, x, i % 2 ? N : 10, SPR_FP32, SPR_MAX, NULL, &request) ==
+                   SPR_OK);
+        while ((status = spr_test(&request)) == SPR_IN_PROGRESS)
+            RANK_CHECK(seconds_since(begin) < 20 * spr_time_factor());
+        RANK_CHECK(status == SPR_OK);
+    }
+    (void)job;
+    free(x);
+}
+
+static void a_loop_around_spr_test_is_enough(void **state)
+{
+    (void)state;
+    on_all_transports(2, "caller", run_test_loop);
+    on_all_transports(2, "thread", run_test_loop);
+}
+
+static void run_endless(struct job *job, int rank, spr_comm *comm)
+{
+    static const double endless[] = {(double)INFINITY, 1e300};
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+
+    (void)job;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(endless); i++) {
+        spr_request *request;
+        options.timeout_s = endless[i];
+        if (rank == 1)
+            pause_ms(100);
+        RANK_CHECK(spr_barrier(comm, &options) == SPR_OK);
+        if (rank == 1)
+            pause_ms(100);
+        RANK_CHECK(spr_ibarrier(comm, &options, &request) == SPR_OK);
+        RANK_CHECK(spr_wait(&request, endless[i]) == SPR_OK);
+    }
+}
+
+static void endless_timeouts_work(void **state)
+{
+    (void)state;
+    on_all_transports(2, "thread", run_endless);
+    on_all_transports(2, "caller", run_endless);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_late_rank_that_waits_for_each_is_served),
+        cmocka_unit_test(a_wait_gives_up_in_time_however_much_moves),
+        cmocka_unit_test(a_request_with_only_a_callback_completes),
+        cmocka_unit_test(an_abort_leaves_even_when_nothing_runs),
+        cmocka_unit_test(a_deadline_wakes_the_poller),
+        cmocka_unit_test(an_abort_by_another_thread_wakes_the_poller),
+        cmocka_unit_test(a_post_by_another_thread_wakes_the_poller),
+        cmocka_unit_test(a_broadcast_to_a_late_poller_does_not_stall),
+        cmocka_unit_test(a_loop_around_spr_test_is_enough),
+        cmocka_unit_test(endless_timeouts_work),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
