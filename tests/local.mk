@@ -54,6 +54,11 @@ tests_multi_test_transport_tcp_SOURCES = \
 	tests/multi/tcp_world.h \
 	tests/multi/test_transport_tcp.c
 if HAVE_URING
+test_programs += tests/multi/test_refused
+tests_multi_test_refused_SOURCES = \
+	tests/multi/job.c \
+	tests/multi/job.h \
+	tests/multi/test_refused.c
 test_programs += tests/multi/test_transport_uring
 tests_multi_test_transport_uring_SOURCES = \
 	tests/multi/tcp_node.c \
@@ -101,6 +106,11 @@ tests_multi_test_progress_SOURCES = \
 	tests/multi/job.c \
 	tests/multi/job.h \
 	tests/multi/test_progress.c
+test_programs += tests/multi/test_leaving
+tests_multi_test_leaving_SOURCES = \
+	tests/multi/job.c \
+	tests/multi/job.h \
+	tests/multi/test_leaving.c
 test_programs += tests/multi/test_matrix
 tests_multi_test_matrix_SOURCES = \
 	tests/multi/job.c \

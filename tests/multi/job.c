@@ -20,6 +20,8 @@
 #define ROUNDS 8
 #define SLOT_BYTES 4096
 
+void (*job_prepare)(struct job *job, int rank);
+
 /* A user-supplied bootstrap: an allgather in shared memory. */
 struct job_exchange {
     _Atomic int arrived[ROUNDS];
@@ -98,6 +100,8 @@ static _Noreturn void run_rank(struct job *job, int rank,
     spr_comm *comm = NULL;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (job_prepare)
+        job_prepare(job, rank);
     job_options(job, rank, &options, &bootstrap);
     if (spr_comm_create(&options, &comm) != SPR_OK) {
         fprintf(stderr, "rank %d: %s\n", rank, spr_last_error(NULL));

@@ -32,6 +32,8 @@ struct job {
 };
 #define JOB_SHARED_BYTES 65536
 
+/* Called in each rank before its communicator is made; NULL: nothing. Stays set. */
+extern void (*job_prepare)(struct job *job, int rank);
 /* Start `size` ranks that run rank_main(job, rank, comm) over the given transports; comm is made
  * and destroyed around it. */
 void job_start(struct job *job, int size, const char *transports,

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Ends that are not orderly: a communicator destroyed under running requests, forked children,
+ * ranks that call different things; on every transport.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/util.h"
+#include "tests/multi/job.h"
+
+#define SECONDS 30
+
+static const char *const transports[] = {
+    "shm",
+    "epoll",
+#ifdef HAVE_URING
+    "uring",
+#endif
+};
+
+static void pause_ms(long ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
+static double seconds_since(uint64_t ns) { return (double)(spr_monotonic_ns() - ns) * 1e-9; }
+
+static _Atomic int *counter(struct job *job, int i) { return (_Atomic int *)job->shared + i; }
+
+static void await(_Atomic int *count, int value)
+{
+    while (atomic_load(count) < value)
+        pause_ms(1);
+}
+
+/* Destroying under way ------------------------------------------------------------------------- */
+
+static void count_failure(void *ctx, spr_status status)
+{
+    RANK_CHECK(status < 0);
+    atomic_fetch_add((_Atomic int *)ctx, 1);
+}
+
+static void *wait_and_fail(void *request)
+{
+    RANK_CHECK(spr_wait(request, -1) < 0);
+    return NULL;
+}
+
+/* Rank 1 is stopped by the test while rank 0 leaves in the middle of everything. */
+static void run_destroy(struct job *job, int rank, spr_comm *comm)
+{
+    enum { OPERATIONS = 8, N = 1000000 };
+    spr_request *requests[OPERATIONS];
+    float *x[OPERATIONS];
+    _Atomic int failures = 0;
+    pthread_t thread;
+    uint64_t begin;
+
+    atomic_fetch_add(counter(job, 0), 1);
+    if (rank == 1) {
+        await(counter(job, 1), 1);
+        _exit(0);
+    }
+    await(counter(job, 0), 3); /* two ranks, and the test: rank 1 is stopped */
+    for (int i = 0; i < OPERATIONS; i++) {
+        x[i] = calloc(N, sizeof **x);
+        RANK_CHECK(spr_iallreduce(comm, x[i], x[i], N, SPR_FP32, SPR_SUM, NULL, &requests[i]) ==
+                   SPR_OK);
+        spr_on_complete(requests[i], count_failure, &failures);
+    }
+    RANK_CHECK(pthread_create(&thread, NULL, wait_and_fail, &requests[0]) == 0);
+    pause_ms(50);
+    begin = spr_monotonic_ns();
+    spr_comm_destroy(comm);
+    RANK_CHECK(seconds_since(begin) < 2 * spr_time_factor());
+    RANK_CHECK(atomic_load(&failures) == OPERATIONS);
+    pthread_join(thread, NULL);
+    RANK_CHECK(spr_mem_live() == 0);
+    atomic_store(counter(job, 1), 1);
+    for (int i = 0; i < OPERATIONS; i++)
+        free(x[i]);
+    _exit(0);
+}
+
+static void destroy_ends_what_runs_whatever_the_peer_does(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < SPR_ARRAY_LEN(transports); t++) {
+        for (int caller = 0; caller < 2; caller++) {
+            struct job job;
+            setenv("SPARRING_PROGRESS", caller ? "caller" : "thread", 1);
+            job_start(&job, 2, transports[t], run_destroy, NULL);
+            unsetenv("SPARRING_PROGRESS");
+            await(counter(&job, 0), 2);
+            kill(job.pids[1], SIGSTOP);
+            atomic_fetch_add(counter(&job, 0), 1);
+            await(counter(&job, 1), 1);
+            kill(job.pids[1], SIGCONT);
+            job_expect_success(&job, SECONDS);
+        }
+    }
+}
+
+/* Fork ----------------------------------------------------------------------------------------- */
+
+/* Everything a child may try on its parent's communicator ends at once. */
+static _Noreturn void child_main(spr_comm *comm, spr_request *running)
+{
+    spr_request *request = NULL;
+    float x[10] = {0};
+
+    alarm(10);
+    if (spr_allreduce(comm, x, x, 10, SPR_FP32, SPR_SUM, NULL) != SPR_ERR_FORKED)
+        _exit(1);
+    if (spr_ibarrier(comm, NULL, &request) != SPR_ERR_FORKED || request)
+        _exit(2);
+    if (spr_wait(&running, -1) != SPR_ERR_FORKED || spr_test(&running) != SPR_ERR_FORKED)
+        _exit(3);
+    if (spr_comm_progress(comm) != SPR_ERR_FORKED)
+        _exit(4);
+    spr_comm_abort(comm, "a child has no say");
+    spr_comm_destroy(comm);
+    _exit(*spr_last_error(comm) ? 0 : 5);
+}
+
+/* Forks while the library's thread is at work, at any of its steps. */
+static void run_fork(struct job *job, int rank, spr_comm *comm)
+{
+    enum { FORKS = 20, N = 500000 };
+    float *x = calloc(N, sizeof *x);
+
+    (void)job;
+    for (int i = 0; i < FORKS; i++) {
+        spr_request *request;
+        int status = 0;
+        x[0] = 1;
+        RANK_CHECK(spr_iallreduce(comm, x, x, N, SPR_FP32, SPR_SUM, NULL, &request) == SPR_OK);
+        if (rank == 0) {
+            pid_t child;
+            nanosleep(&(struct timespec){0, i * 40000}, NULL);
+            child = fork();
+            if (child == 0)
+                child_main(comm, request);
+            RANK_CHECK(child > 0 && waitpid(child, &status, 0) == child);
+            if (status)
+                fprintf(stderr, "child: status 0x%x\n", (unsigned)status);
+            RANK_CHECK(status == 0);
+        }
+        RANK_CHECK(spr_wait(&request, -1) == SPR_OK);
+        RANK_CHECK(x[0] == 2);
+    }
+    free(x);
+}
+
+static void a_forked_child_is_told_so_and_the_parent_goes_on(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < SPR_ARRAY_LEN(transports); t++) {
+        struct job job;
+        job_start(&job, 2, transports[t], run_fork, NULL);
+        job_expect_success(&job, SECONDS);
+    }
+}
+
+/* Ranks that disagree -------------------------------------------------------------------------- */
+
+enum { LARGE = 1000000 };
+static float buffer[2 * LARGE];
+
+static spr_status counts(spr_comm *comm, bool odd)
+{
+    return spr_allreduce(comm, buffer, buffer, odd ? 100 : LARGE, SPR_FP32, SPR_SUM, NULL);
+}
+
+static spr_status collectives(spr_comm *comm, bool odd)
+{
+    return odd ? spr_allgather(comm, buffer, buffer, LARGE / 4, SPR_FP32, NULL)
+               : spr_reduce_scatter(comm, buffer, buffer, LARGE / 4, SPR_FP32, SPR_SUM, NULL);
+}
+
+static spr_status barrier(spr_comm *comm, bool odd)
+{
+    return odd ? spr_barrier(comm, NULL)
+               : spr_allreduce(comm, buffer, buffer, LARGE, SPR_FP32, SPR_SUM, NULL);
+}
+
+static spr_status roots(spr_comm *comm, bool odd)
+{
+    return spr_broadcast(comm, buffer, LARGE, SPR_FP32, odd ? 1 : 0, NULL);
+}
+
+static spr_status types(spr_comm *comm, bool odd)
+{
+    return spr_allreduce(comm, buffer, buffer, 1000, odd ? SPR_INT32 : SPR_FP32, SPR_SUM, NULL);
+}
+
+static spr_status operations(spr_comm *comm, bool odd)
+{
+    return spr_allreduce(comm, buffer, buffer, LARGE, SPR_FP32, odd ? SPR_MAX : SPR_SUM, NULL);
+}
+
+static spr_status sparse(spr_comm *comm, bool odd)
+{
+    uint32_t index[] = {5, 7};
+    float value[] = {1, 2};
+    spr_sparse list = {index, value, 2, 0};
+
+    return odd ? spr_sparse_allreduce(comm, &list, LARGE, buffer, NULL, SPR_SUM, NULL)
+               : spr_allreduce(comm, buffer, buffer, LARGE, SPR_FP32, SPR_SUM, NULL);
+}
+
+static const struct {
+    const char *what;
+    spr_status (*call)(spr_comm *comm, bool odd);
+} disagreements[] = {
+    {"counts", counts}, {"collectives", collectives}, {"barrier", barrier}, {"roots", roots},
+    {"types", types},   {"operations", operations},   {"sparse", sparse},
+};
+
+static void run_disagreement(struct job *job, int rank, spr_comm *comm)
+{
+    int which = *(int *)job->arg;
+    spr_status status;
+
+    /* Not before everybody is out of spr_comm_create. */
+    atomic_fetch_add(counter(job, 0), 1);
+    await(counter(job, 0), job->size);
+    if (rank == which % job->size)
+        pause_ms(20);
+    status = disagreements[which].call(comm, rank == 1);
+    /* Who was told before it called is refused, with the same text. */
+    if ((status != SPR_ERR_MISMATCH && status != SPR_ERR_REVOKED) ||
+        !strstr(spr_last_error(comm), "disagrees") || !strstr(spr_last_error(comm), "rank ")) {
+        fprintf(stderr, "rank %d: %s: %s: %s\n", rank, disagreements[which].what,
+                spr_status_name(status), spr_last_error(comm));
+        _exit(1);
+    }
+}
+
+static void ranks_that_disagree_are_told(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < SPR_ARRAY_LEN(transports); t++) {
+        for (int ranks = 2; ranks <= 3; ranks++) {
+            for (int i = 0; i < (int)SPR_ARRAY_LEN(disagreements); i++) {
+                struct job job;
+                job_start(&job, ranks, transports[t], run_disagreement, &i);
+                job_expect_success(&job, SECONDS);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(destroy_ends_what_runs_whatever_the_peer_does),
+        cmocka_unit_test(a_forked_child_is_told_so_and_the_parent_goes_on),
+        cmocka_unit_test(ranks_that_disagree_are_told),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
