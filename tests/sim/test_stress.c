@@ -383,7 +383,7 @@ static void random_programs_end_well(void **state)
     static struct program p;
     uint64_t seed = spr_rng_test_seed();
     const char *scale = getenv("SPARRING_TEST_SCALE");
-    double programs = PROGRAMS * (scale ? atof(scale) : 1);
+    double programs = PROGRAMS * (scale ? strtod(scale, NULL) : 1);
 
     (void)state;
     printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
