@@ -50,8 +50,11 @@ static void try_again_later(struct spr_root *r, spr_status status, const char *w
 
     spr_root_conn_close(&cl->conn);
     cl->proven = false;
-    cl->last = status;
-    snprintf(cl->last_text, sizeof(cl->last_text), "%s", why);
+    /* That we were refused says more than that rank 0, waiting in vain for us, has gone since. */
+    if (cl->last != SPR_ERR_AUTH || status == SPR_ERR_AUTH) {
+        cl->last = status;
+        snprintf(cl->last_text, sizeof(cl->last_text), "%s", why);
+    }
     cl->next_ns = spr_monotonic_ns() + pause;
     cl->pause_ns = spr_min_u64(cl->pause_ns * 3 / 2, PAUSE_MOST);
     spr_debug(SPR_SUB_INIT, "root %s: %s; next attempt in %.3g ms", r->place.text, why,
