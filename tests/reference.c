@@ -2,9 +2,17 @@
 #include "tests/reference.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/rng.h"
 #include "compress/value.h"
+
+bool reference_small_scale(void)
+{
+    const char *scale = getenv("SPARRING_TEST_SCALE");
+
+    return scale && strtod(scale, NULL) < 1;
+}
 
 double reference_load(spr_dtype t, const void *p, size_t i)
 {

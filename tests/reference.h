@@ -6,7 +6,12 @@
 #ifndef TESTS_REFERENCE_H
 #define TESTS_REFERENCE_H
 
+#include <stdbool.h>
+
 #include <sparring/types.h>
+
+/* SPARRING_TEST_SCALE is below 1 (sanitizers): a part of the cases is enough. */
+bool reference_small_scale(void);
 
 /* Element i of an array of type t, as a double, and back (rounded to nearest). */
 double reference_load(spr_dtype t, const void *p, size_t i);

@@ -2,6 +2,7 @@
 #include "tests/multi/tcp_world.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 const struct variant epoll4 = {{&spr_transport_epoll, &spr_transport_epoll}, "127.0.0.1", true};
@@ -28,6 +29,13 @@ int limit_time(void **state)
     return 0;
 }
 
+uint32_t scaled_frames(uint32_t frames)
+{
+    const char *scale = getenv("SPARRING_TEST_SCALE");
+
+    return scale && strtod(scale, NULL) < 1 ? frames / 8 : frames;
+}
+
 double now_s(void) { return (double)spr_monotonic_ns() * 1e-9; }
 
 struct node *open_nodes(const struct variant *v, int size, uint32_t frames)
@@ -38,7 +46,7 @@ struct node *open_nodes(const struct variant *v, int size, uint32_t frames)
     for (int i = 0; i < size; i++) {
         node_init(&n[i], i, size, seed, v->address);
         n[i].params.one_thread = v->one_thread;
-        n[i].frames = frames;
+        n[i].frames = scaled_frames(frames);
         if (node_open(&n[i], v->ops[i % 2]) == SPR_ERR_UNSUPPORTED) {
             print_message("%s\n", n[i].error.text);
             skip();

@@ -33,6 +33,8 @@ extern const struct variant epoll4, epoll6, uring4, uring6, threads, mixed;
 
 uint64_t test_seed(void); /* printed */
 int limit_time(void **state);
+/* Fewer under sanitizers (SPARRING_TEST_SCALE below 1). */
+uint32_t scaled_frames(uint32_t frames);
 double now_s(void);
 
 /* Skips the test where io_uring is refused. */

@@ -22,14 +22,6 @@
 
 static uint64_t seed;
 
-/* SPARRING_TEST_SCALE below 1 (sanitizers): a part of the product, and no large vectors. */
-static bool small_scale(void)
-{
-    const char *scale = getenv("SPARRING_TEST_SCALE");
-
-    return scale && strtod(scale, NULL) < 1;
-}
-
 static const char *const transports[] = {
     "shm",
     "epoll",
@@ -102,7 +94,7 @@ static void run_product(struct job *job, int rank, spr_comm *comm)
 {
     static const size_t sizes[] = {0, 1, 65, 4097, 65536};
     unsigned n = 0;
-    size_t most = small_scale() ? 4 : sizeof sizes / sizeof *sizes;
+    size_t most = reference_small_scale() ? 4 : sizeof sizes / sizeof *sizes;
 
     for (int a = 0; spr_algorithm_name("allreduce", a); a++)
         for (spr_dtype t = 0; t < SPR_DTYPE_COUNT; t++)
@@ -119,7 +111,7 @@ static void the_full_product_is_right_on_every_transport(void **state)
 {
     (void)state;
     for (size_t t = 0; t < TRANSPORTS; t++)
-        for (int size = 1; size <= (small_scale() ? 3 : 9); size++) {
+        for (int size = 1; size <= (reference_small_scale() ? 3 : 9); size++) {
             struct job job;
             job_start(&job, size, transports[t], run_product, NULL);
             job_expect_success(&job, SECONDS);
@@ -147,7 +139,7 @@ static void random_combinations_are_right_up_to_a_million(void **state)
 {
     (void)state;
     for (size_t t = 0; t < TRANSPORTS; t++)
-        for (int size = 2; size <= (small_scale() ? 2 : 9); size += 3) {
+        for (int size = 2; size <= (reference_small_scale() ? 2 : 9); size += 3) {
             struct job job;
             job_start(&job, size, transports[t], run_random, NULL);
             job_expect_success(&job, SECONDS);
@@ -168,7 +160,7 @@ static void run_large(struct job *job, int rank, spr_comm *comm)
 static void sixteen_million_and_three_elements_are_right(void **state)
 {
     (void)state;
-    if (small_scale())
+    if (reference_small_scale())
         skip();
     for (size_t t = 0; t < TRANSPORTS; t++) {
         struct job job;

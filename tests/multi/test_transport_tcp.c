@@ -73,7 +73,7 @@ static void one_of_many(const struct variant *v, struct board *b, int rank, int 
 
     node_init(&n, rank, size, seed, v->address);
     n.params.one_thread = v->one_thread;
-    n.frames = 80;
+    n.frames = scaled_frames(80);
     assert_int_equal(node_open(&n, v->ops[rank % 2]), SPR_OK);
     meet(b, &n);
     while (!node_finished(&n))
@@ -96,7 +96,7 @@ static void processes_exchange_frames(const struct variant *v, int size)
         pid_t pid = fork();
         assert_true(pid >= 0);
         if (pid == 0) {
-            alarm(LIMIT_S);
+            alarm((unsigned)(LIMIT_S * spr_time_factor()));
             one_of_many(v, b, r, size, seed);
             _exit(0);
         }
@@ -131,7 +131,7 @@ static void a_killed_peer_is_noticed_at_once(void **state)
     assert_int_equal(node_open(&n, v->ops[0]), SPR_OK);
     meet(b, &n);
     if (pid == 0) {
-        alarm(LIMIT_S);
+        alarm((unsigned)(LIMIT_S * spr_time_factor()));
         for (;;)
             if (!node_step(&n))
                 node_sleep(&n, 1000);

@@ -20,6 +20,8 @@
 
 static uint64_t seed;
 
+static int most_ranks(void) { return reference_small_scale() ? 3 : 9; }
+
 struct buffers {
     char *in[WORLD_MAX], *out[WORLD_MAX];
 };
@@ -109,7 +111,7 @@ static void allreduce_is_right_for_all_algorithms_types_and_sizes(void **state)
     struct world w;
 
     (void)state;
-    for (int ranks = 1; ranks <= 9; ranks++) {
+    for (int ranks = 1; ranks <= most_ranks(); ranks++) {
         make(&w, ranks, 10e9);
         for (int a = 0; spr_algorithm_name("allreduce", a); a++) {
             const char *name = spr_algorithm_name("allreduce", a);
@@ -160,7 +162,7 @@ static void reduce_scatter_and_allgather_are_right(void **state)
     struct world w;
 
     (void)state;
-    for (int ranks = 1; ranks <= 9; ranks++) {
+    for (int ranks = 1; ranks <= most_ranks(); ranks++) {
         make(&w, ranks, 10e9);
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
             size_t n = sizes[s], total = n * (size_t)ranks;
@@ -195,7 +197,7 @@ static void broadcast_and_barrier_are_right(void **state)
     struct world w;
 
     (void)state;
-    for (int ranks = 1; ranks <= 9; ranks++) {
+    for (int ranks = 1; ranks <= most_ranks(); ranks++) {
         make(&w, ranks, 10e9);
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
             int root = (int)(s % (size_t)ranks);
@@ -291,11 +293,11 @@ static void sparse_equals_dense_bit_for_bit(void **state)
     struct world w;
 
     (void)state;
-    for (int ranks = 1; ranks <= 9; ranks++) {
+    for (int ranks = 1; ranks <= most_ranks(); ranks++) {
         make(&w, ranks, 10e9);
         for (size_t i = 0; i < sizeof n / sizeof *n; i++)
             for (size_t d = 0; d < sizeof density / sizeof *density; d++)
-                if (n[i] <= 65536 || ranks == 3 || ranks == 8)
+                if (n[i] <= 65536 || ranks == 8 || (ranks == 3 && density[d] < 0.5))
                     check_sparse(&w, n[i], density[d], d % 2 ? SPR_AVG : SPR_SUM);
         world_destroy(&w);
     }
@@ -386,7 +388,7 @@ static void every_survivor_names_the_killed_rank(void **state)
     struct spr_rng rng = {seed, 1};
 
     (void)state;
-    for (int trial = 0; trial < 200; trial++) {
+    for (int trial = 0; trial < (reference_small_scale() ? 20 : 200); trial++) {
         int ranks = 2 + (int)spr_rng_below(&rng, 7),
             victim = (int)spr_rng_below(&rng, (uint64_t)ranks);
         size_t n = 1 + (size_t)spr_rng_below(&rng, 300000);
@@ -452,7 +454,7 @@ static void a_cut_link_ends_at_the_deadline_with_the_rank(void **state)
 static void a_flipped_bit_is_caught(void **state)
 {
     (void)state;
-    for (uint64_t nth = 0; nth < 60; nth++) {
+    for (uint64_t nth = 0; nth < (reference_small_scale() ? 10 : 60); nth++) {
         struct buffers b;
         struct world w;
         make(&w, 3, 1e9);
