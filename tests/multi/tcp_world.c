@@ -46,7 +46,7 @@ struct node *open_nodes(const struct variant *v, int size, uint32_t frames)
     for (int i = 0; i < size; i++) {
         node_init(&n[i], i, size, seed, v->address);
         n[i].params.one_thread = v->one_thread;
-        n[i].frames = scaled_frames(frames);
+        n[i].frames = frames;
         if (node_open(&n[i], v->ops[i % 2]) == SPR_ERR_UNSUPPORTED) {
             print_message("%s\n", n[i].error.text);
             skip();

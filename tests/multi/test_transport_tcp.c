@@ -34,8 +34,14 @@ static void frames_arrive(const struct variant *v, int size, uint32_t frames)
     close_nodes(n, size);
 }
 
-static void two_in_one_process_exchange_frames(void **state) { frames_arrive(*state, 2, 300); }
-static void five_in_one_process_exchange_frames(void **state) { frames_arrive(*state, 5, 60); }
+static void two_in_one_process_exchange_frames(void **state)
+{
+    frames_arrive(*state, 2, scaled_frames(300));
+}
+static void five_in_one_process_exchange_frames(void **state)
+{
+    frames_arrive(*state, 5, scaled_frames(60));
+}
 
 /* ---- Several processes ---------------------------------------------------------------------- */
 
