@@ -32,7 +32,7 @@ const struct spr_opt spr_options_table[] = {
      FIELD(zerocopy_bytes), NULL, 0, 0},
     {"trace_file", "", "write the last events here when the communicator fails; %r is the rank",
      SPR_OPT_STRING, FIELD(trace_file), NULL, 0, 0},
-    {"shm_slots", "24", "256 KiB slots of shared memory per rank, beyond one per peer",
+    {"shm_slots", "24", "272 KiB slots of shared memory per rank, beyond one per peer",
      SPR_OPT_SIZE, FIELD(shm_slots), NULL, 1, 65536},
 };
 const size_t spr_options_count = SPR_ARRAY_LEN(spr_options_table);
