@@ -321,7 +321,7 @@ spr_status spr_comm_arm_locked(spr_comm *comm)
         struct itimerspec t = {0};
         if (wake != UINT64_MAX) {
             t.it_value.tv_sec = (time_t)(wake / 1000000000ull);
-            t.it_value.tv_nsec = (long)(wake % 1000000000ull) + 1;
+            t.it_value.tv_nsec = (long)(wake % 1000000000ull);
         }
         timerfd_settime(comm->timer_fd, TFD_TIMER_ABSTIME, &t, NULL);
         comm->armed = true;
