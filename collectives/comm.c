@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * A communicator's heart: progress, deadlines, failure.
+ * A communicator's heart: progress, sleeping and waking, who drives.
  */
 #include "collectives/comm.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -13,11 +12,8 @@
 #include <unistd.h>
 
 #include "base/cpu.h"
-#include "base/log.h"
 #include "collectives/collective.h"
 
-/* After a failure the others are told; at most this long before all links are cut. */
-#define GRACE_NS 200000000ull
 #define TIMER_NS 1000000ull
 
 static void on_failed(void *ctx, spr_status status, int rank, int told_by, const char *text)
@@ -120,123 +116,7 @@ void spr_comm_free(spr_comm *comm)
     spr_free(comm);
 }
 
-/* Failure -------------------------------------------------------------------------------------- */
-
-const char *spr_comm_host(const spr_comm *comm, int rank)
-{
-    return comm->peers && rank >= 0 ? comm->peers[rank].host : "";
-}
-
-static const spr_request *oldest(const spr_comm *comm)
-{
-    return spr_list_empty(&comm->running) ? NULL
-                                          : spr_list_entry(comm->running.next, spr_request, node);
-}
-
-/* "rank 5 (host b) left during allreduce #1234 'layer3.weight' after 41 ms: ..." */
-static void compose(spr_comm *comm, const spr_request *rq, spr_status status, int blamed,
-                    const char *text)
-{
-    char who[112] = "", during[160] = "";
-
-    if (blamed >= 0 && status != SPR_ERR_DEADLINE)
-        snprintf(who, sizeof who, "rank %d%s%s%s %s", blamed,
-                 *spr_comm_host(comm, blamed) ? " (host " : "", spr_comm_host(comm, blamed),
-                 *spr_comm_host(comm, blamed) ? ")" : "",
-                 status == SPR_ERR_RANK_LOST  ? "was lost"
-                 : status == SPR_ERR_MISMATCH ? "disagrees"
-                 : status == SPR_ERR_REVOKED  ? "gave up"
-                 : status == SPR_ERR_CANCELED ? "cancelled"
-                                              : "failed");
-    if (rq)
-        snprintf(during, sizeof during, "%s%s #%u%s%s%s after %.0f ms", *who ? " during " : "",
-                 spr_collective_names[rq->plan.collective], rq->operation, *rq->name ? " '" : "",
-                 rq->name, *rq->name ? "'" : "",
-                 (double)(spr_now_ns(comm->clock) - rq->posted_ns) / 1e6);
-    spr_error_set(&comm->error, status, blamed, "%s%s%s%s; communicator revoked: restart the job",
-                  who, during, *who || *during ? ": " : "", text);
-}
-
-/* The flight recorder, for whoever has to find out later. */
-static void dump_trace(const spr_comm *comm)
-{
-    const char *name = comm->options.trace_file, *mark = name ? strstr(name, "%r") : NULL;
-    char path[512];
-    FILE *file;
-
-    if (!name || !*name)
-        return;
-    if (mark)
-        snprintf(path, sizeof path, "%.*s%d%s", (int)(mark - name), name, comm->rank, mark + 2);
-    else
-        snprintf(path, sizeof path, "%s", name);
-    file = fopen(path, "we");
-    if (!file) {
-        spr_warn(SPR_SUB_COLL, "cannot write SPARRING_TRACE_FILE %s: %m", path);
-        return;
-    }
-    fprintf(file, "# %s\n", comm->error.text);
-    spr_trace_dump(comm->trace, SPR_TRACE_EVENTS, file);
-    fclose(file);
-}
-
-/* rq: the request that failed. */
-static void fail(spr_comm *comm, const spr_request *failed, spr_status status, int blamed,
-                 int told_by, const char *text)
-{
-    struct spr_list *it, *next;
-
-    if (comm->error.status)
-        return;
-    if (told_by >= 0)
-        spr_error_set(&comm->error, status, blamed, "%s (told by rank %d)", text, told_by);
-    else
-        compose(comm, failed, status, blamed, text);
-    if (!comm->closing)
-        spr_info(SPR_SUB_COLL, "%s", comm->error.text);
-    dump_trace(comm);
-    comm->grace_ns = spr_now_ns(comm->clock) + (uint64_t)((double)GRACE_NS * spr_time_factor());
-    comm->next_timer_ns = 0;
-    spr_channel_stop(&comm->channel, status, blamed, told_by >= 0 ? text : comm->error.text);
-    spr_list_for_each_safe(it, next, &comm->running)
-    {
-        spr_request *rq = spr_list_entry(it, spr_request, node);
-        if (spr_list_empty(&rq->ready_node))
-            spr_list_push_back(&comm->ready, &rq->ready_node);
-    }
-}
-
-void spr_comm_fail(spr_comm *comm, spr_status status, int blamed, int told_by, const char *text)
-{
-    fail(comm, oldest(comm), status, blamed, told_by, text);
-}
-
 /* Progress ------------------------------------------------------------------------------------- */
-
-static void check_deadlines(spr_comm *comm, uint64_t now)
-{
-    struct spr_list *it;
-    char ranks[128], text[256];
-    int first;
-
-    spr_list_for_each(it, &comm->running)
-    {
-        spr_request *rq = spr_list_entry(it, spr_request, node);
-        if (now < rq->warn_ns && now < rq->deadline_ns)
-            continue;
-        spr_channel_waiting_for(&comm->channel, rq->operation, ranks, sizeof ranks, &first);
-        if (now >= rq->deadline_ns) {
-            snprintf(text, sizeof text, "deadline passed, waiting for rank %s",
-                     *ranks ? ranks : "(none: local work)");
-            fail(comm, rq, SPR_ERR_DEADLINE, first, -1, text);
-            return;
-        }
-        rq->warn_ns = UINT64_MAX;
-        spr_warn(SPR_SUB_COLL, "%s #%u '%s' takes longer than %.3g s, waiting for rank %s",
-                 spr_collective_names[rq->plan.collective], rq->operation, rq->name,
-                 comm->options.warn_s, *ranks ? ranks : "(none)");
-    }
-}
 
 static void check_timers(spr_comm *comm)
 {
@@ -246,7 +126,7 @@ static void check_timers(spr_comm *comm)
         return;
     comm->next_timer_ns = now + TIMER_NS;
     if (!comm->error.status)
-        check_deadlines(comm, now);
+        spr_comm_check_deadlines(comm, now);
     else if (now >= comm->grace_ns && !comm->channel.dead)
         spr_channel_kill(&comm->channel);
 }

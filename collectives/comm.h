@@ -77,6 +77,8 @@ void spr_comm_free(spr_comm *comm);
 int spr_comm_progress_locked(spr_comm *comm);
 /* Revoke: the first cause wins. `blamed` may be -1; told_by: -1, or who said so. Under the lock. */
 void spr_comm_fail(spr_comm *comm, spr_status status, int blamed, int told_by, const char *text);
+/* Warn of requests that take long; fail when one is past its deadline. */
+void spr_comm_check_deadlines(spr_comm *comm, uint64_t now);
 /* All transports and requests have nothing to do now: SPR_OK, one may sleep on epoll_fd. */
 spr_status spr_comm_arm_locked(spr_comm *comm);
 /* Wake the driver, or the library's thread, after something was posted. Under the lock. */

@@ -10,6 +10,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/comm.h \
 	collectives/create.c \
 	collectives/direct.c \
+	collectives/failure.c \
 	collectives/flat.c \
 	collectives/halves.c \
 	collectives/query.c \
