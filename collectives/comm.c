@@ -300,25 +300,8 @@ static bool drive(spr_comm *comm, bool (*done)(void *arg), void *arg, uint64_t u
     return ok;
 }
 
-bool spr_comm_drive(spr_comm *comm, bool (*done)(void *arg), void *arg, uint64_t until_ns)
-{
-    bool ok;
-
-    comm->inside++;
-    ok = drive(comm, done, arg, until_ns);
-    comm->inside--;
-    /* Whoever leaves hands over: to another waiter, and when there is none to the library's thread.
-     */
-    if (comm->has_thread && !comm->driving)
-        pthread_cond_signal(&comm->thread_wake);
-    if (comm->closing)
-        pthread_cond_broadcast(&comm->changed);
-    return ok;
-}
-
-/* The library's thread ------------------------------------------------------------------------- */
-
-/* It drives while collectives run and nobody waits; always, when nobody else may. */
+/* The library's thread drives while collectives run and nobody waits; always, when nobody else may.
+ */
 static bool thread_done(void *arg)
 {
     spr_comm *comm = arg;
@@ -332,6 +315,24 @@ static bool thread_done(void *arg)
         return false;
     return spr_list_empty(&comm->running) && comm->background == 0;
 }
+
+bool spr_comm_drive(spr_comm *comm, bool (*done)(void *arg), void *arg, uint64_t until_ns)
+{
+    bool ok;
+
+    comm->inside++;
+    ok = drive(comm, done, arg, until_ns);
+    comm->inside--;
+    /* Whoever leaves hands over: to another waiter, and when there is none to the library's thread.
+     * That one is not woken for nothing: it would take a CPU from a rank that polls. */
+    if (comm->has_thread && !comm->driving && !thread_done(comm))
+        pthread_cond_signal(&comm->thread_wake);
+    if (comm->closing)
+        pthread_cond_broadcast(&comm->changed);
+    return ok;
+}
+
+/* The library's thread ------------------------------------------------------------------------- */
 
 static void *thread_main(void *arg)
 {
