@@ -131,6 +131,7 @@ static void wrong_usage_is_one_line_and_code_2(void **state)
         {"--hosts a,,b -- true", "--hosts wants a list"},
         {"--hosts -oProxyCommand=x -- true", "--hosts wants a list"},
         {"--hosts a:0 -- true", "--hosts wants a list"},
+        {"--hosts fd00::1 -- true", "--hosts wants a list"},
         {"-n 2 --hosts a --emulate 1gbit -- true", "exclude each other"},
         {"-n 2 --root :1 -- true", "--root wants ADDRESS"},
     };

@@ -69,8 +69,11 @@ static const char *parse_machine(const char *text, size_t length, struct machine
         if (!parse_count(colon + 1, 1, 4096, &machine->slots))
             goto wrong;
     }
+    /* An IPv6 address without brackets: its last group would be taken for the ranks. */
+    if (*entry != '[' && strchr(name, ':') != NULL)
+        goto wrong;
     /* A name that starts with a dash would be an option of the remote shell. */
-    if (*name == '\0' || *name == '-' || strpbrk(name, " \t\n'\"\\;&|<>$`") != NULL)
+    if (*name == '\0' || *name == '-' || strpbrk(name, " \t\n'\"\\;&|<>$`[]") != NULL)
         goto wrong;
     machine->name = strdup(name);
     free(entry);
