@@ -51,6 +51,9 @@ const struct spr_opt *spr_opt_find(const struct spr_opt *table, size_t n, const 
 /* Defaults, then file, then environment, each overriding. INVALID names variable or file:line. */
 spr_status spr_opt_load(const struct spr_opt *table, size_t n, void *fields,
                         struct spr_error *error);
+/* The lines of an open file; `path` is for messages, which name path:line. INVALID. */
+spr_status spr_opt_load_stream(const struct spr_opt *table, size_t n, void *fields, FILE *file,
+                               const char *path, struct spr_error *error);
 /* Defaults only. */
 spr_status spr_opt_defaults(const struct spr_opt *table, size_t n, void *fields,
                             struct spr_error *error);

@@ -92,8 +92,8 @@ static spr_status load_line(const struct spr_opt *table, size_t n, void *fields,
     return opt ? set_from(opt, fields, trim(equals + 1), place, error) : SPR_OK;
 }
 
-static spr_status load_stream(const struct spr_opt *table, size_t n, void *fields, FILE *file,
-                              const char *path, struct spr_error *error)
+spr_status spr_opt_load_stream(const struct spr_opt *table, size_t n, void *fields, FILE *file,
+                               const char *path, struct spr_error *error)
 {
     char line[LINE_BYTES], place[512];
     spr_status status = SPR_OK;
@@ -143,7 +143,7 @@ static spr_status load_file(const struct spr_opt *table, size_t n, void *fields,
     status = open_file(&file, path, sizeof(path), error);
     if (status != SPR_OK || !file)
         return status;
-    status = load_stream(table, n, fields, file, path, error);
+    status = spr_opt_load_stream(table, n, fields, file, path, error);
     fclose(file);
     return status;
 }
