@@ -6,11 +6,11 @@
 
 lint_files 'base/*' 'compress/*' 'transport/*' 'collectives/*' 'include/*' 'tools/*' 'tests/*' 'examples/*' 'man/*' \
     'bench/*' 'docs/*' 'python/*' |
-    grep -vE '\.(mk|in)$|/\.gitignore$' | while read -r file; do
+    grep -vE '\.(mk|in)$|/\.gitignore$|^tests/fuzz/(corpus|dict)/' | while read -r file; do
     # A program's default source is its name with .c, so the name alone is enough.
-    grep -qE "(^|[[:space:]])${file//./\\.}([[:space:]]|\$)" Makefile.am ./*/local.mk ||
+    grep -qE "(^|[[:space:]])${file//./\\.}([[:space:]]|\$)" Makefile.am ./*/local.mk ./*/*/local.mk ||
         { [ "${file%.c}" != "$file" ] &&
-            grep -qE "(^|[[:space:]])${file%.c}([[:space:]]|\$)" Makefile.am ./*/local.mk; } ||
+            grep -qE "(^|[[:space:]])${file%.c}([[:space:]]|\$)" Makefile.am ./*/local.mk ./*/*/local.mk; } ||
         echo "$file:1: not in any list of Makefile.am or */local.mk"
 done >"$findings"
 lint_end "$findings"

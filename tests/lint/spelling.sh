@@ -5,6 +5,6 @@
 . "$(dirname "$0")/lib.sh"
 lint_need codespell codespell
 
-lint_files '*' | grep -vE '\.(png|svg|xz|bin|csv|json)$|^tests/golden/' |
+lint_files '*' | grep -vE '\.(png|svg|xz|bin|csv|json)$|^tests/(golden|fuzz/corpus|fuzz/dict)/' |
     xargs codespell --disable-colors --ignore-words tests/lint/spelling.ignore >"$findings" || true
 lint_end "$findings"
