@@ -6,9 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/crc32c.h"
 #include "base/log.h"
-#include "base/rng.h"
+#include "collectives/dispute.h"
 #include "compress/codec.h"
 
 #define ARENA_BLOCK_BYTES ((size_t)64 << 10)
@@ -113,23 +112,21 @@ void spr_comm_buffer_put(spr_comm *comm, char *buffer)
 /* Life of a request ---------------------------------------------------------------------------- */
 
 /* What must be equal on all ranks. */
-static uint64_t describe(const spr_request *rq)
+static void describe(const spr_request *rq, struct spr_descriptor *d)
 {
     const struct spr_plan *p = &rq->plan;
-    uint64_t h = 0;
-    const uint64_t fields[] = {(uint64_t)p->collective,
-                               (uint64_t)p->dtype,
-                               (uint64_t)p->op,
-                               (uint64_t)(uint32_t)p->root,
-                               p->count,
-                               (uint64_t)p->vtype,
-                               p->codec_hash,
-                               (uint64_t)rq->comm->size,
-                               spr_crc32c(0, rq->algorithm->name, strlen(rq->algorithm->name))};
 
-    for (size_t i = 0; i < SPR_ARRAY_LEN(fields); i++)
-        h = spr_rng_u64(h, fields[i]);
-    return h;
+    memset(d, 0, sizeof *d);
+    d->collective = (uint32_t)p->collective;
+    d->dtype = (uint32_t)p->dtype;
+    d->op = (uint32_t)p->op;
+    d->vtype = (uint32_t)p->vtype;
+    d->root = p->root;
+    d->size = (uint32_t)rq->comm->size;
+    d->count = p->count;
+    d->codec_hash = p->codec_hash;
+    snprintf(d->algorithm, sizeof d->algorithm, "%s", rq->algorithm->name);
+    snprintf(d->name, sizeof d->name, "%s", rq->name);
 }
 
 static spr_request *request_get(spr_comm *comm)
@@ -206,11 +203,33 @@ void spr_collective_step(spr_request *rq)
         }
         return;
     }
+    if (rq->rejected) {
+        if (rq->outstanding == 0) {
+            rq->algorithm->cleanup(rq);
+            complete(rq, rq->rejected);
+        }
+        return;
+    }
     if (rq->algorithm->advance(rq) && rq->outstanding == 0 && !comm->error.status) {
         spr_halves_unpack(rq);
         rq->algorithm->cleanup(rq);
         complete(rq, rq->result);
     }
+}
+
+void spr_collective_reject(spr_request *rq, spr_status status, int blamed, const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+
+    if (rq->rejected)
+        return;
+    rq->rejected = status;
+    rq->blamed = blamed;
+    rq->why = spr_arena_alloc(&rq->arena, bytes);
+    if (rq->why)
+        memcpy(rq->why, text, bytes);
+    spr_channel_reject(&rq->comm->channel, rq->operation, status);
+    mark_ready(rq);
 }
 
 static void fill_options(spr_request *rq, const spr_call_options *options)
@@ -230,6 +249,7 @@ static void fill_options(spr_request *rq, const spr_call_options *options)
 static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
                               const spr_call_options *options, spr_codec *codec, spr_request **out)
 {
+    struct spr_descriptor descriptor;
     spr_request *rq;
     spr_status status;
 
@@ -248,8 +268,10 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
     if (status)
         goto undo;
     rq->operation = comm->next_operation;
-    rq->descriptor = describe(rq);
     fill_options(rq, options);
+    describe(rq, &descriptor);
+    rq->descriptor = spr_descriptor_hash(&descriptor);
+    spr_past_add(comm, rq, &descriptor);
     spr_list_push_back(&comm->running, &rq->node);
     comm->next_operation++;
     /* Before start(), whose receives take what came early. */
@@ -260,6 +282,7 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
     rq->codec = codec;
     spr_trace_add(comm->trace, rq->posted_ns, SPR_EV_POST, -1, rq->operation,
                   (uint64_t)plan->collective << 32, plan->count);
+    spr_dispute_posted(comm, rq);
     mark_ready(rq);
     *out = rq;
     return SPR_OK;
@@ -323,6 +346,12 @@ static spr_status request_take(spr_request **request)
     spr_request *rq = *request;
     spr_status status = rq->result;
 
+    if (rq->rejected && status == rq->rejected) {
+        spr_error_clear(spr_thread_error());
+        spr_error_set(spr_thread_error(), status, rq->blamed,
+                      "%s; the operation failed on all ranks, the communicator works on",
+                      rq->why ? rq->why : spr_status_string(status));
+    }
     *request = NULL;
     request_put(rq);
     return status;

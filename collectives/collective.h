@@ -11,6 +11,7 @@
 #define SPR_COLLECTIVES_COLLECTIVE_H
 
 #include "collectives/comm.h"
+#include "collectives/descriptor.h"
 #include "compress/chunk.h"
 
 /* Dense vectors travel in chunks of at most this many bytes: about half of an L2 cache. */
@@ -80,6 +81,9 @@ struct spr_request {
     uint64_t posted_ns, deadline_ns, warn_ns;
     size_t outstanding; /* messages posted and not yet done */
     bool done, canceled;
+    spr_status rejected; /* SPR_OK, or why it fails alone */
+    char *why;           /* text of that, in the arena, or NULL */
+    int blamed;
     spr_status result;
     spr_codec *codec; /* compressed allreduce: commit or abort at the end */
     void (*on_complete)(void *ctx, spr_status status);
@@ -126,6 +130,9 @@ spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
 /* Dense codecs: turn the plan's vector into halves before, and the result into floats after. */
 spr_status spr_halves_pack(spr_request *rq);
 void spr_halves_unpack(spr_request *rq);
+/* Fail this request alone; the communicator works on. It completes when its messages have come
+ * back; those of other ranks that are still to come are dropped. */
+void spr_collective_reject(spr_request *rq, spr_status status, int blamed, const char *text);
 /* Called by progress for requests on the ready list, and after a failure. */
 void spr_collective_step(spr_request *rq);
 /* Post and wait. */

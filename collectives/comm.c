@@ -13,6 +13,7 @@
 
 #include "base/cpu.h"
 #include "collectives/collective.h"
+#include "collectives/dispute.h"
 
 #define TIMER_NS 1000000ull
 
@@ -24,6 +25,7 @@ static void on_failed(void *ctx, spr_status status, int rank, int told_by, const
 static enum spr_operation_state state_of(void *ctx, uint32_t operation, uint64_t *descriptor)
 {
     spr_comm *comm = ctx;
+    const struct spr_past *past;
     struct spr_list *it;
 
     if ((int32_t)(operation - comm->next_operation) >= 0)
@@ -34,9 +36,22 @@ static enum spr_operation_state state_of(void *ctx, uint32_t operation, uint64_t
         if (rq->operation != operation)
             continue;
         *descriptor = rq->descriptor;
-        return SPR_OPERATION_RUNNING;
+        return rq->rejected ? SPR_OPERATION_REJECTED : SPR_OPERATION_RUNNING;
     }
-    return SPR_OPERATION_OVER;
+    past = spr_past_find(comm, operation);
+    if (past)
+        *descriptor = past->hash;
+    return past && past->rejected ? SPR_OPERATION_REJECTED : SPR_OPERATION_OVER;
+}
+
+static void on_mismatch(void *ctx, int rank, uint32_t operation)
+{
+    spr_dispute_found(ctx, rank, operation);
+}
+
+static void on_note(void *ctx, int rank, const struct spr_frame *f, const void *data)
+{
+    spr_dispute_note(ctx, rank, f, data);
 }
 
 spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
@@ -58,6 +73,7 @@ spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
     spr_list_init(&comm->ready);
     spr_list_init(&comm->finished);
     spr_list_init(&comm->spare);
+    spr_list_init(&comm->news);
     spr_memory_init(&comm->memory);
     spr_pool_init(&comm->buffers, SPR_FRAME_MAX_PAYLOAD, 1, 0);
     pthread_mutex_init(&comm->lock, NULL);
@@ -70,15 +86,18 @@ spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
         pthread_condattr_destroy(&attr);
     }
     comm->trace = spr_calloc(1, sizeof *comm->trace);
-    status = comm->trace ? spr_channel_init(&comm->channel, rank, size, 1, &comm->options, clock,
-                                            &comm->counters, comm->trace)
-                         : SPR_ERR_NOMEM;
+    comm->past = spr_calloc(SPR_PAST, sizeof *comm->past);
+    status = comm->trace && comm->past
+                 ? spr_channel_init(&comm->channel, rank, size, 1, &comm->options, clock,
+                                    &comm->counters, comm->trace)
+                 : SPR_ERR_NOMEM;
     if (status) {
         memset(&comm->options, 0, sizeof comm->options); /* still the caller's */
         spr_comm_free(comm);
         return status;
     }
-    comm->channel.events = (struct spr_channel_events){on_failed, state_of, comm};
+    comm->channel.events =
+        (struct spr_channel_events){on_failed, on_mismatch, on_note, state_of, comm};
     *out = comm;
     return SPR_OK;
 }
@@ -107,6 +126,8 @@ void spr_comm_free(spr_comm *comm)
     if (comm->timer_fd >= 0)
         close(comm->timer_fd);
     spr_free(comm->peers);
+    spr_dispute_clear(comm);
+    spr_free(comm->past);
     spr_free(comm->trace);
     spr_opt_free(spr_options_table, spr_options_count, &comm->options);
     explicit_bzero(&comm->key, sizeof comm->key);

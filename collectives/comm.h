@@ -56,6 +56,8 @@ struct spr_comm {
     struct spr_list finished; /* complete, not yet taken by spr_wait or spr_test */
     struct spr_list spare;    /* memory of finished requests, reused */
     struct spr_pool buffers;  /* SPR_FRAME_MAX_PAYLOAD bytes each: encoded and received chunks */
+    struct spr_list news;     /* of operations not posted yet, see dispute.h */
+    struct spr_past *past;    /* [SPR_PAST] operations posted lately */
     uint32_t next_operation;
     uint64_t next_timer_ns;
     pid_t pid; /* of the process that made it */

@@ -10,7 +10,9 @@
  *   send     x0 to all     x1 to all     x2 to all     x3 to all
  *   sum      x0+x1+x2+x3   x0+x1+x2+x3   x0+x1+x2+x3   x0+x1+x2+x3
  *
- * broadcast: the root sends to every other rank. Cost: 1 step, (P-1) n v bytes at the root.
+ * broadcast: the root sends to every other rank, and every other rank tells the root that it has
+ * called, so that a root knows of those who took another rank for it. Cost: 1 step, (P-1) n v bytes
+ * at the root.
  */
 #include <string.h>
 
@@ -25,6 +27,7 @@ struct flat {
                                         * a slow rank would block for all other operations */
     struct spr_in *in;
     struct spr_out *out;
+    char nothing[1];
 };
 
 static bool one_message(const struct spr_plan *plan, int size)
@@ -127,11 +130,13 @@ static spr_status start_broadcast(spr_request *rq)
         return SPR_ERR_NOMEM;
     if (rq->comm->rank != root) {
         spr_post_receive(rq, &f->in[root], root, 0, rq->plan.recv, f->bytes, eager(rq, f));
+        spr_post_send(rq, &f->out[root], root, 1, NULL, 0, true);
         return SPR_OK;
     }
     f->received = true;
     for (int i = 1; i < size; i++) {
         int peer = (root + i) % size;
+        spr_post_receive(rq, &f->in[peer], peer, 1, f->nothing, 0, true);
         spr_post_send(rq, &f->out[peer], peer, 0, rq->plan.recv, f->bytes, eager(rq, f));
     }
     return SPR_OK;

@@ -9,7 +9,11 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/comm.c \
 	collectives/comm.h \
 	collectives/create.c \
+	collectives/descriptor.c \
+	collectives/descriptor.h \
 	collectives/direct.c \
+	collectives/dispute.c \
+	collectives/dispute.h \
 	collectives/failure.c \
 	collectives/flat.c \
 	collectives/halves.c \

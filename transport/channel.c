@@ -9,12 +9,10 @@
 #include "base/log.h"
 #include "transport/channel_private.h"
 
-#define ABORT_TEXT_BYTES 512
-
 /* A frame of the channel's own: grants, requests, credits, abort, bye. */
 struct control {
     struct spr_tx tx;
-    char text[ABORT_TEXT_BYTES];
+    char data[SPR_NOTE_BYTES];
 };
 
 spr_status spr_channel_init(struct spr_channel *ch, int rank, int size, uint32_t epoch,
@@ -89,10 +87,11 @@ static void hand_over(struct spr_channel_peer *p, struct spr_tx *tx)
 /* Data frames are told from control frames by their type when they come back in sent(). */
 void spr_channel_send_control(struct spr_channel_peer *p, enum spr_frame_type type,
                               uint32_t operation, uint32_t step, uint64_t descriptor, uint32_t arg,
-                              uint64_t arg64, const char *text)
+                              uint64_t arg64, const void *data, size_t bytes)
 {
     struct control *c;
 
+    assert(bytes <= SPR_NOTE_BYTES);
     if (!p->link || p->down || p->channel->dead)
         return;
     c = spr_pool_get(&p->channel->control_pool);
@@ -107,12 +106,12 @@ void spr_channel_send_control(struct spr_channel_peer *p, enum spr_frame_type ty
     c->tx.header.descriptor = descriptor;
     c->tx.header.arg = arg;
     c->tx.header.arg64 = arg64;
-    if (text) {
-        snprintf(c->text, sizeof c->text, "%s", text);
-        c->tx.header.bytes = (uint32_t)strlen(c->text) + 1;
+    if (bytes) {
+        memcpy(c->data, data, bytes);
+        c->tx.header.bytes = (uint32_t)bytes;
         c->tx.header.flags = SPR_FRAME_CRC;
-        c->tx.header.payload_crc = spr_crc32c(0, c->text, c->tx.header.bytes);
-        c->tx.data = c->text;
+        c->tx.header.payload_crc = spr_crc32c(0, c->data, bytes);
+        c->tx.data = c->data;
     }
     hand_over(p, &c->tx);
 }
@@ -202,7 +201,7 @@ void spr_channel_send(struct spr_channel *ch, struct spr_send *s)
     spr_list_push_back(&p->waiting, &s->node);
     if (s->eager)
         spr_channel_send_control(p, SPR_FRAME_REQUEST, s->operation, s->step, s->descriptor, 0, 0,
-                                 NULL);
+                                 NULL, 0);
 }
 
 void spr_channel_receive(struct spr_channel *ch, struct spr_recv *r)
@@ -237,7 +236,7 @@ void spr_channel_receive(struct spr_channel *ch, struct spr_recv *r)
         spr_trace_add(ch->trace, spr_now_ns(ch->clock), SPR_EV_GRANT, p->rank,
                       (uint64_t)r->operation << 32 | r->step, 0, 0);
         spr_channel_send_control(p, SPR_FRAME_GRANT, r->operation, r->step, r->descriptor, 0, 0,
-                                 NULL);
+                                 NULL, 0);
     }
 }
 
@@ -271,19 +270,40 @@ void spr_channel_grant(struct spr_channel_peer *p, const struct spr_frame *f)
     spr_channel_keep(p, EARLY_GRANT, f);
 }
 
+/* What the peer sent ahead for an operation is not wanted. */
+static void drop_ahead(struct spr_channel_peer *p, uint32_t operation)
+{
+    struct spr_list *it, *next;
+
+    spr_list_for_each_safe(it, next, &p->early)
+    {
+        struct early *e = spr_list_entry(it, struct early, node);
+        if (e->operation != operation)
+            continue;
+        if (e->kind == EARLY_DATA)
+            p->eager_consumed += spr_eager_cost(e->bytes);
+        spr_channel_drop_early(p, e);
+    }
+    spr_channel_report_credit(p);
+}
+
 void spr_channel_begin(struct spr_channel *ch, uint32_t operation, uint64_t descriptor)
 {
     struct spr_list *it;
 
     for (int r = 0; r < ch->size && !ch->status; r++) {
-        spr_list_for_each(it, &ch->peers[r].early)
+        struct spr_channel_peer *p = &ch->peers[r];
+        bool differs = p->arriving && p->arriving->operation == operation &&
+                       p->arriving->descriptor != descriptor;
+        spr_list_for_each(it, &p->early)
         {
             const struct early *e = spr_list_entry(it, struct early, node);
-            if (e->operation != operation || e->descriptor == descriptor)
-                continue;
-            spr_channel_fail(&ch->peers[r], SPR_ERR_MISMATCH, SPR_CHANNEL_MISMATCH);
-            return;
+            differs |= e->operation == operation && e->descriptor != descriptor;
         }
+        if (!differs)
+            continue;
+        drop_ahead(p, operation);
+        ch->events.mismatch(ch->events.ctx, r, operation);
     }
 }
 
@@ -292,7 +312,7 @@ void spr_channel_announce(struct spr_channel *ch, int peer, uint32_t operation, 
 {
     if (!ch->status)
         spr_channel_send_control(&ch->peers[peer], SPR_FRAME_REQUEST, operation, UINT32_MAX,
-                                 descriptor, 0, 0, NULL);
+                                 descriptor, 0, 0, NULL, 0);
 }
 
 bool spr_channel_withdraw(struct spr_channel *ch, struct spr_recv *r)
@@ -309,17 +329,15 @@ bool spr_channel_withdraw(struct spr_channel *ch, struct spr_recv *r)
 
 void spr_channel_forget(struct spr_channel *ch, uint32_t operation)
 {
-    struct spr_list *it, *next;
+    for (int r = 0; r < ch->size; r++)
+        drop_ahead(&ch->peers[r], operation);
+}
 
-    for (int r = 0; r < ch->size; r++) {
-        struct spr_channel_peer *p = &ch->peers[r];
-        spr_list_for_each_safe(it, next, &p->early)
-        {
-            struct early *e = spr_list_entry(it, struct early, node);
-            if (e->operation == operation)
-                spr_channel_drop_early(p, e);
-        }
-    }
+void spr_channel_note(struct spr_channel *ch, int peer, enum spr_frame_type type,
+                      uint32_t operation, uint32_t arg, uint64_t arg64, const void *data,
+                      size_t bytes)
+{
+    spr_channel_send_control(&ch->peers[peer], type, operation, 0, 0, arg, arg64, data, bytes);
 }
 
 /* Stopping ------------------------------------------------------------------------------------- */
@@ -338,8 +356,41 @@ static void cancel_waiting(struct spr_channel_peer *p, spr_status status)
     }
 }
 
+/* The same for one operation. */
+static void cancel_operation(struct spr_channel_peer *p, uint32_t operation, spr_status status)
+{
+    struct spr_list *it, *next;
+
+    spr_list_for_each_safe(it, next, &p->waiting)
+    {
+        struct spr_send *s = spr_list_entry(it, struct spr_send, node);
+        if (s->operation != operation)
+            continue;
+        spr_list_remove(&s->node);
+        s->done(s, status);
+    }
+    spr_list_for_each_safe(it, next, &p->receives)
+    {
+        struct spr_recv *r = spr_list_entry(it, struct spr_recv, node);
+        if (r->operation != operation)
+            continue;
+        spr_list_remove(&r->node);
+        r->done(r, status);
+    }
+}
+
+void spr_channel_reject(struct spr_channel *ch, uint32_t operation, spr_status status)
+{
+    for (int r = 0; r < ch->size; r++) {
+        cancel_operation(&ch->peers[r], operation, status);
+        drop_ahead(&ch->peers[r], operation);
+    }
+}
+
 void spr_channel_stop(struct spr_channel *ch, spr_status status, int blamed, const char *text)
 {
+    size_t bytes = spr_min_size(strlen(text), SPR_NOTE_BYTES - 1);
+
     if (ch->status)
         return;
     ch->status = status;
@@ -347,7 +398,7 @@ void spr_channel_stop(struct spr_channel *ch, spr_status status, int blamed, con
         struct spr_channel_peer *p = &ch->peers[r];
         if (p->link && p->link->state == SPR_LINK_UP)
             spr_channel_send_control(p, SPR_FRAME_ABORT, 0, 0, 0, (uint32_t)blamed,
-                                     (uint64_t)(uint32_t)status, text);
+                                     (uint64_t)(uint32_t)status, text, bytes);
         cancel_waiting(p, status);
     }
 }
@@ -375,8 +426,8 @@ void spr_channel_bye(struct spr_channel *ch, uint32_t next_operation)
 {
     for (int r = 0; r < ch->size; r++)
         if (ch->peers[r].link && ch->peers[r].link->state == SPR_LINK_UP)
-            spr_channel_send_control(&ch->peers[r], SPR_FRAME_BYE, 0, 0, 0, next_operation, 0,
-                                     NULL);
+            spr_channel_send_control(&ch->peers[r], SPR_FRAME_BYE, 0, 0, 0, next_operation, 0, NULL,
+                                     0);
 }
 
 bool spr_channel_all_left(const struct spr_channel *ch)

@@ -25,6 +25,9 @@
 #include "base/mem.h"
 #include "transport/transport.h"
 
+/* Largest payload of the channel's own frames. */
+#define SPR_NOTE_BYTES 512
+
 struct spr_channel;
 
 /* A message to send. The owner keeps it and the data untouched until done(). */
@@ -71,6 +74,7 @@ struct spr_channel_peer {
     struct spr_list receives;         /* struct spr_recv posted */
     struct spr_list early;            /* struct early: grants, requests, data without a partner */
     struct spr_recv *receiving;       /* its payload is arriving */
+    bool dropping;                    /* the frame that is arriving has no effect */
     struct early *arriving;           /* eager payload without a receive is arriving */
     uint32_t eager_sent, eager_acked; /* as sender: bytes, modulo 2^32 */
     uint32_t eager_consumed, eager_reported; /* as receiver */
@@ -78,16 +82,26 @@ struct spr_channel_peer {
     uint64_t last_heard_ns;
 };
 
-enum spr_operation_state { SPR_OPERATION_OVER, SPR_OPERATION_RUNNING, SPR_OPERATION_FUTURE };
+enum spr_operation_state {
+    SPR_OPERATION_OVER,
+    SPR_OPERATION_RUNNING,
+    SPR_OPERATION_REJECTED, /* failed alone, running still or over: its frames are dropped */
+    SPR_OPERATION_FUTURE
+};
 
 struct spr_channel_events {
     /* The first failure; at most once. `rank`: who is to blame. `told_by`: -1, or the rank whose
      * ABORT said so. The channel has already stopped; the owner completes its operations as their
      * messages come back. */
     void (*failed)(void *ctx, spr_status status, int rank, int told_by, const char *text);
-    /* Is this operation over, under way (then *descriptor is set), or still to come? A grant for
-     * one that is over is dropped: a receiver may post more receives than the sender turns out to
-     * need. */
+    /* A frame of `rank` is of an operation that was posted here with another descriptor. The frame
+     * is dropped. */
+    void (*mismatch)(void *ctx, int rank, uint32_t operation);
+    /* A frame that the channel only carries: DESCRIBE, REJECT. f->bytes bytes of data. */
+    void (*note)(void *ctx, int rank, const struct spr_frame *f, const void *data);
+    /* Is this operation over, under way, rejected, or still to come? *descriptor is set when it is
+     * known. A grant for one that is over is dropped: a receiver may post more receives than the
+     * sender turns out to need. */
     enum spr_operation_state (*state)(void *ctx, uint32_t operation, uint64_t *descriptor);
     void *ctx;
 };
@@ -127,6 +141,13 @@ void spr_channel_begin(struct spr_channel *ch, uint32_t operation, uint64_t desc
 /* Tell a peer what an operation is, before it has asked for anything of it. */
 void spr_channel_announce(struct spr_channel *ch, int peer, uint32_t operation,
                           uint64_t descriptor);
+/* An operation fails alone: its messages that wait are completed with `status` now, those under way
+ * when they come back. */
+void spr_channel_reject(struct spr_channel *ch, uint32_t operation, spr_status status);
+/* Send a frame that only carries something; at most SPR_NOTE_BYTES bytes, which are copied. */
+void spr_channel_note(struct spr_channel *ch, int peer, enum spr_frame_type type,
+                      uint32_t operation, uint32_t arg, uint64_t arg64, const void *data,
+                      size_t bytes);
 /* Take a posted receive back; done() is not called. False: a payload is arriving for it, which
  * breaks the protocol; the receive stays posted. */
 bool spr_channel_withdraw(struct spr_channel *ch, struct spr_recv *recv);

@@ -22,8 +22,6 @@ struct early {
     void *data; /* EARLY_DATA: spr_malloc'ed, at least one byte */
 };
 
-#define SPR_CHANNEL_MISMATCH "called something else at this point (other count, type or operation)"
-
 /* What an eager message takes of the window. */
 static inline uint32_t spr_eager_cost(size_t bytes) { return (uint32_t)bytes + SPR_FRAME_BYTES; }
 /* A receive that is in no list meets eager data that came before it. */
@@ -39,7 +37,7 @@ bool spr_channel_never_comes(const struct spr_channel_peer *p, uint32_t operatio
 void spr_channel_report_credit(struct spr_channel_peer *p);
 void spr_channel_send_control(struct spr_channel_peer *p, enum spr_frame_type type,
                               uint32_t operation, uint32_t step, uint64_t descriptor, uint32_t arg,
-                              uint64_t arg64, const char *text);
+                              uint64_t arg64, const void *data, size_t bytes);
 /* Remember a grant or request that came before its partner; NULL and failed when there are too
  * many. */
 struct early *spr_channel_keep(struct spr_channel_peer *p, enum early_kind kind,

@@ -9,8 +9,6 @@
 #include "base/log.h"
 #include "transport/channel_private.h"
 
-/* ABORT's text arrives here; larger ones break the protocol. */
-#define MAX_TEXT 512
 /* Grants, requests and messages of a peer that this rank has no use for yet. */
 #define MAX_KEPT 65536
 
@@ -39,7 +37,7 @@ void spr_channel_fail(struct spr_channel_peer *p, spr_status status, const char 
 void spr_channel_report_credit(struct spr_channel_peer *p)
 {
     if (p->eager_consumed - p->eager_reported >= p->channel->options->eager_window / 2)
-        spr_channel_send_control(p, SPR_FRAME_CREDIT, 0, 0, 0, 0, 0, NULL);
+        spr_channel_send_control(p, SPR_FRAME_CREDIT, 0, 0, 0, 0, 0, NULL, 0);
 }
 
 void spr_channel_on_up(struct spr_link *link)
@@ -130,8 +128,19 @@ static spr_status data_header(struct spr_channel_peer *p, const struct spr_frame
     return SPR_OK;
 }
 
-/* A frame of an operation. One that disagrees on what the operation is is dropped, and the
- * communicator fails; so are those that come after a failure. */
+/* The frame has no effect; data that came without a grant counts as consumed. */
+static spr_status drop(struct spr_channel_peer *p, const struct spr_frame *f)
+{
+    p->dropping = true;
+    if (f->type == SPR_FRAME_DATA && f->arg) {
+        p->eager_consumed += spr_eager_cost(f->bytes);
+        spr_channel_report_credit(p);
+    }
+    return SPR_OK;
+}
+
+/* A frame of an operation. Dropped: what comes after a failure, what belongs to an operation that
+ * failed alone, and what disagrees on what the operation is. */
 static spr_status message_header(struct spr_channel_peer *p, const struct spr_frame *f,
                                  struct spr_rx *rx)
 {
@@ -141,12 +150,18 @@ static spr_status message_header(struct spr_channel_peer *p, const struct spr_fr
 
     if ((int32_t)(f->operation - p->heard) > 0)
         p->heard = f->operation;
-    if (!ch->status && state == SPR_OPERATION_RUNNING && descriptor != f->descriptor)
-        spr_channel_fail(p, SPR_ERR_MISMATCH, SPR_CHANNEL_MISMATCH);
     if (ch->status)
         return SPR_OK;
+    if (f->type != SPR_FRAME_DATA && f->bytes)
+        return SPR_ERR_PROTO;
+    if (descriptor != f->descriptor) {
+        ch->events.mismatch(ch->events.ctx, p->rank, f->operation);
+        return drop(p, f);
+    }
+    if (state == SPR_OPERATION_REJECTED)
+        return drop(p, f);
     if (f->type != SPR_FRAME_DATA)
-        return f->bytes ? SPR_ERR_PROTO : SPR_OK;
+        return SPR_OK;
     return state == SPR_OPERATION_OVER ? SPR_ERR_PROTO : data_header(p, f, rx);
 }
 
@@ -170,13 +185,16 @@ spr_status spr_channel_on_header(struct spr_link *link, const struct spr_frame *
     p->rx_sequence++;
     p->last_heard_ns = spr_now_ns(p->channel->clock);
     p->eager_acked = f->consumed;
+    p->dropping = false;
     switch (f->type) {
     case SPR_FRAME_DATA:
     case SPR_FRAME_GRANT:
     case SPR_FRAME_REQUEST:
         return message_header(p, f, rx);
     case SPR_FRAME_ABORT:
-        if (f->bytes > MAX_TEXT)
+    case SPR_FRAME_DESCRIBE:
+    case SPR_FRAME_REJECT:
+        if (f->bytes > SPR_NOTE_BYTES)
             return SPR_ERR_PROTO;
         rx->sink = SPR_SINK_BORROW;
         return SPR_OK;
@@ -188,7 +206,7 @@ spr_status spr_channel_on_header(struct spr_link *link, const struct spr_frame *
 static void on_abort(struct spr_channel_peer *p, const struct spr_frame *f, const char *data)
 {
     struct spr_channel *ch = p->channel;
-    char text[MAX_TEXT + 1];
+    char text[SPR_NOTE_BYTES + 1];
     int blamed = (int)f->arg;
 
     p->left = true; /* nothing useful follows; end of file is expected */
@@ -220,7 +238,7 @@ static void on_request(struct spr_channel_peer *p, const struct spr_frame *f)
 {
     if (find_receive(p, f->operation, f->step))
         spr_channel_send_control(p, SPR_FRAME_GRANT, f->operation, f->step, f->descriptor, 0, 0,
-                                 NULL);
+                                 NULL, 0);
     else if (!is_over(p, f->operation))
         spr_channel_keep(p, EARLY_REQUEST, f);
 }
@@ -286,6 +304,17 @@ void spr_channel_deliver_early(struct spr_channel_peer *p, struct spr_recv *r, s
     r->done(r, SPR_OK);
 }
 
+/* While its payload arrived, its operation was posted as something else, or failed. */
+static bool unwanted(struct spr_channel_peer *p, const struct early *e)
+{
+    const struct spr_channel_events *events = &p->channel->events;
+    uint64_t descriptor = e->descriptor;
+    enum spr_operation_state state = events->state(events->ctx, e->operation, &descriptor);
+
+    return descriptor != e->descriptor || state == SPR_OPERATION_REJECTED ||
+           state == SPR_OPERATION_OVER;
+}
+
 static void on_data(struct spr_channel_peer *p, const struct spr_frame *f, const void *data,
                     void *token)
 {
@@ -300,6 +329,11 @@ static void on_data(struct spr_channel_peer *p, const struct spr_frame *f, const
         struct early *e = p->arriving;
         p->arriving = NULL;
         spr_list_push_back(&p->early, &e->node);
+        if (unwanted(p, e)) {
+            p->eager_consumed += spr_eager_cost(e->bytes);
+            spr_channel_drop_early(p, e);
+            return;
+        }
         /* Its receive may have been posted while the payload was under way. */
         r = find_receive(p, e->operation, e->step);
         if (r) {
@@ -328,7 +362,11 @@ void spr_channel_on_payload(struct spr_link *link, const struct spr_frame *f, co
                             void *token)
 {
     struct spr_channel_peer *p = link->channel;
+    const struct spr_channel_events *events = &p->channel->events;
 
+    if (f->type != SPR_FRAME_DATA && (f->flags & SPR_FRAME_CRC) && data &&
+        spr_crc32c(0, data, f->bytes) != f->payload_crc)
+        spr_channel_fail(p, SPR_ERR_CORRUPT, "payload checksum does not match");
     switch (f->type) {
     case SPR_FRAME_DATA:
         on_data(p, f, data, token);
@@ -339,15 +377,21 @@ void spr_channel_on_payload(struct spr_link *link, const struct spr_frame *f, co
             link->transport->ops->release(link, token);
         return;
     case SPR_FRAME_GRANT:
-        if (!p->channel->status)
+        if (!p->channel->status && !p->dropping)
             on_grant(p, f);
         return;
     case SPR_FRAME_REQUEST:
-        if (!p->channel->status)
+        if (!p->channel->status && !p->dropping)
             on_request(p, f);
         return;
     case SPR_FRAME_BYE:
         on_bye(p, f->arg);
+        return;
+    case SPR_FRAME_DESCRIBE:
+    case SPR_FRAME_REJECT:
+        events->note(events->ctx, p->rank, f, data ? data : "");
+        if (token)
+            link->transport->ops->release(link, token);
         return;
     default: /* CREDIT: the header said it all */
         return;

@@ -4,8 +4,9 @@
  * be touched while the request runs. All ranks pass the same count, dtype, op and root and post in
  * the same order. Results are bit-identical on all ranks.
  *
- * Errors of all: INVALID (argument), MISMATCH (ranks disagree), NOMEM, and while running RANK_LOST,
- * DEADLINE, REVOKED, PROTO, CORRUPT, LINK, CANCELED.
+ * Errors of all: INVALID (argument), NOMEM, and while running MISMATCH (ranks disagree: only this
+ * operation fails, on all of them), or RANK_LOST, DEADLINE, REVOKED, PROTO, CORRUPT, LINK, CANCELED,
+ * after which the communicator is revoked.
  */
 #ifndef SPARRING_DENSE_H
 #define SPARRING_DENSE_H
@@ -20,7 +21,7 @@ extern "C" {
 typedef struct spr_call_options {
     size_t struct_size;    /* sizeof(spr_call_options) */
     const char *algorithm; /* NULL or "auto", or a name from `sparring-perf --algo help` */
-    const char *name;      /* for error messages, e.g. "layer3.weight"; copied */
+    const char *name;      /* e.g. "layer3.weight", equal on all ranks (else MISMATCH); copied */
     double timeout_s;      /* 0: the communicator's */
 } spr_call_options;
 

@@ -19,13 +19,13 @@ enum {
     SPR_IN_PROGRESS = 1, /* not an error: the request runs on */
 
     /* The call is refused, or the request is lost. The communicator works on, unless a collective
-     * under way ends with one of these: that revokes it. */
+     * under way ends with one of these other than MISMATCH: that revokes it. */
     SPR_ERR_INVALID = -1,     /* an argument is wrong; nothing was changed */
     SPR_ERR_UNSUPPORTED = -2, /* valid, but not built in or not possible here */
     SPR_ERR_NOMEM = -3,       /* memory could not be had */
     SPR_ERR_TIMEOUT = -4,     /* wait() gave up; the request runs on */
     SPR_ERR_CANCELED = -5,    /* the request was cancelled */
-    SPR_ERR_MISMATCH = -6,    /* ranks called with different arguments */
+    SPR_ERR_MISMATCH = -6,    /* ranks called with different arguments: no rank gets a result */
     SPR_ERR_NOT_FOUND = -7,   /* no such name, parameter or file */
     SPR_ERR_TOO_SMALL = -8,   /* the caller's buffer cannot hold the result */
 

@@ -244,10 +244,17 @@ static void run_disagreement(struct job *job, int rank, spr_comm *comm)
     if (rank == which % job->size)
         pause_ms(20);
     status = disagreements[which].call(comm, rank == 1);
-    /* Who was told before it called is refused, with the same text. */
-    if ((status != SPR_ERR_MISMATCH && status != SPR_ERR_REVOKED) ||
-        !strstr(spr_last_error(comm), "disagrees") || !strstr(spr_last_error(comm), "rank ")) {
+    if (status != SPR_ERR_MISMATCH || !strstr(spr_last_error(comm), "the ranks disagree: ") ||
+        !strstr(spr_last_error(comm), " on rank 1")) {
         fprintf(stderr, "rank %d: %s: %s: %s\n", rank, disagreements[which].what,
+                spr_status_name(status), spr_last_error(comm));
+        _exit(1);
+    }
+    /* The communicator works on. */
+    buffer[0] = buffer[LARGE - 1] = 1;
+    status = spr_allreduce(comm, buffer, buffer, LARGE, SPR_FP32, SPR_SUM, NULL);
+    if (status || buffer[0] != (float)job->size || buffer[LARGE - 1] != (float)job->size) {
+        fprintf(stderr, "rank %d after %s: %s: %s\n", rank, disagreements[which].what,
                 spr_status_name(status), spr_last_error(comm));
         _exit(1);
     }

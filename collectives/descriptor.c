@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "collectives/descriptor.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "collectives/collective.h"
+
+uint64_t spr_descriptor_hash(const struct spr_descriptor *d)
+{
+    uint64_t words[sizeof *d / sizeof(uint64_t)], h = 0;
+
+    memcpy(words, d, sizeof *d);
+    for (size_t i = 0; i < SPR_ARRAY_LEN(words); i++)
+        h = spr_rng_u64(h, words[i]);
+    return h;
+}
+
+/* One value of a field as text. */
+typedef void print_field(const struct spr_descriptor *d, char *text, size_t bytes);
+
+static void print_collective(const struct spr_descriptor *d, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%s",
+             d->collective < SPR_C_COUNT ? spr_collective_names[d->collective] : "unknown");
+}
+
+static void print_count(const struct spr_descriptor *d, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%" PRIu64, d->count);
+}
+
+static void print_dtype(const struct spr_descriptor *d, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%s", spr_dtype_name((spr_dtype)d->dtype));
+}
+
+static void print_op(const struct spr_descriptor *d, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%s", spr_op_name((spr_op)d->op));
+}
+
+static void print_root(const struct spr_descriptor *d, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%" PRId32, d->root);
+}
+
+static void print_codec(const struct spr_descriptor *d, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%016" PRIx64, d->codec_hash);
+}
+
+static void print_vtype(const struct spr_descriptor *d, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%" PRIu32, d->vtype);
+}
+
+static void print_algorithm(const struct spr_descriptor *d, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%.*s", (int)sizeof d->algorithm, d->algorithm);
+}
+
+static void print_name(const struct spr_descriptor *d, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "'%.*s'", (int)sizeof d->name, d->name);
+}
+
+static void print_size(const struct spr_descriptor *d, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%" PRIu32, d->size);
+}
+
+/* In the order in which they are named: what a reader would check first. */
+static const struct {
+    const char *name;
+    print_field *print;
+} fields[] = {
+    {"collective", print_collective}, {"name", print_name},
+    {"count", print_count},           {"element type", print_dtype},
+    {"operation", print_op},          {"root or shift", print_root},
+    {"codec (hash)", print_codec},    {"type of the values on the wire", print_vtype},
+    {"algorithm", print_algorithm},   {"number of ranks", print_size},
+};
+
+static void add_side(char *text, size_t bytes, const char *value, int rank, const char *host)
+{
+    size_t used = strlen(text);
+
+    snprintf(text + used, bytes - used, "%s on rank %d%s%s%s", value, rank, *host ? " (host " : "",
+             host, *host ? ")" : "");
+}
+
+void spr_descriptor_explain(uint32_t operation, const struct spr_descriptor *a, int rank_a,
+                            const char *host_a, const struct spr_descriptor *b, int rank_b,
+                            const char *host_b, char *text, size_t bytes)
+{
+    char left[80] = "", right[80] = "", kind[32], name[80] = "";
+    size_t i;
+
+    /* The lower rank first, so that both sides say the same. */
+    if (rank_a > rank_b) {
+        spr_descriptor_explain(operation, b, rank_b, host_b, a, rank_a, host_a, text, bytes);
+        return;
+    }
+    for (i = 0; i < SPR_ARRAY_LEN(fields); i++) {
+        fields[i].print(a, left, sizeof left);
+        fields[i].print(b, right, sizeof right);
+        if (strcmp(left, right))
+            break;
+    }
+    print_collective(a, kind, sizeof kind);
+    if (a->name[0])
+        print_name(a, name, sizeof name);
+    snprintf(text, bytes, "%s #%" PRIu32 "%s%s: the ranks disagree: %s ", kind, operation,
+             *name ? " " : "", name, i < SPR_ARRAY_LEN(fields) ? fields[i].name : "description");
+    add_side(text, bytes, left, rank_a, host_a);
+    snprintf(text + strlen(text), bytes - strlen(text), ", ");
+    add_side(text, bytes, right, rank_b, host_b);
+}

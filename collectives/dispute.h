@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Disputes: ranks that call different things at the same point of their sequence.
+ *
+ *   X finds a frame of Y whose descriptor hash differs --DESCRIBE(operation, X's descriptor)--> Y
+ *   Y compares the two, names the field and both values --REJECT(operation, text)--> all ranks
+ *   everybody: the operation ends with MISMATCH and that text, its frames that are still under way
+ *   are dropped, and the communicator works on with the next operation.
+ *
+ * One round trip more than the operation. A rank that is told before it has posted the operation
+ * keeps the news until then. A rank on which the operation was complete already (the root of a
+ * small broadcast) can only log it.
+ */
+#ifndef SPR_COLLECTIVES_DISPUTE_H
+#define SPR_COLLECTIVES_DISPUTE_H
+
+#include "collectives/collective.h"
+
+/* Operations whose descriptors are remembered after they were posted. */
+#define SPR_PAST 64
+
+/* An operation that was posted here. */
+struct spr_past {
+    uint32_t operation; /* 0: none */
+    bool rejected;
+    uint64_t hash;
+    struct spr_descriptor descriptor;
+};
+
+/* NULL: not posted yet, or too long ago. */
+struct spr_past *spr_past_find(spr_comm *comm, uint32_t operation);
+void spr_past_add(spr_comm *comm, const spr_request *rq, const struct spr_descriptor *d);
+
+/* A frame of `rank` contradicts what this rank posted as `operation`. */
+void spr_dispute_found(spr_comm *comm, int rank, uint32_t operation);
+/* A DESCRIBE or REJECT frame arrived. `data` has f->bytes bytes and ends with this call. */
+void spr_dispute_note(spr_comm *comm, int rank, const struct spr_frame *f, const void *data);
+/* A request was started: is there news of it? */
+void spr_dispute_posted(spr_comm *comm, spr_request *rq);
+void spr_dispute_clear(spr_comm *comm);
+
+#endif
