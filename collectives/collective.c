@@ -197,7 +197,7 @@ void spr_collective_step(spr_request *rq)
     if (comm->error.status) {
         /* Memory of the caller may still be in use by frames under way; and the others should know.
          */
-        if (rq->outstanding == 0 && (comm->channel.frames_out == 0 || comm->channel.dead)) {
+        if (rq->outstanding == 0 && spr_channel_told(&comm->channel)) {
             rq->algorithm->cleanup(rq);
             complete(rq, rq->canceled ? SPR_ERR_CANCELED : comm->error.status);
         }

@@ -152,13 +152,19 @@ static void check_timers(spr_comm *comm)
         spr_channel_kill(&comm->channel);
 }
 
-/* After a failure: complete what has nothing under way any more. */
-static void end_all(spr_comm *comm)
+/* After a failure: complete what has nothing under way any more. Returns how many. */
+static int end_all(spr_comm *comm)
 {
     struct spr_list *it, *next;
+    int ended = 0;
 
     spr_list_for_each_safe(it, next, &comm->running)
-        spr_collective_step(spr_list_entry(it, spr_request, node));
+    {
+        spr_request *rq = spr_list_entry(it, spr_request, node);
+        spr_collective_step(rq);
+        ended += rq->done;
+    }
+    return ended;
 }
 
 int spr_comm_progress_locked(spr_comm *comm)
@@ -174,8 +180,8 @@ int spr_comm_progress_locked(spr_comm *comm)
         events++;
     }
     check_timers(comm);
-    if (comm->error.status && (comm->channel.frames_out == 0 || comm->channel.dead))
-        end_all(comm);
+    if (comm->error.status && spr_channel_told(&comm->channel))
+        events += end_all(comm);
     return events;
 }
 
@@ -200,8 +206,11 @@ static uint64_t next_timer(const spr_comm *comm)
     uint64_t wake = UINT64_MAX;
     struct spr_list *it;
 
-    if (comm->error.status && !comm->channel.dead)
-        wake = spr_min_u64(wake, comm->grace_ns);
+    /* Nothing wakes us when the others have been told. */
+    if (comm->error.status && !spr_channel_told(&comm->channel))
+        wake = spr_min_u64(comm->grace_ns, spr_now_ns(comm->clock) + TIMER_NS);
+    else if (comm->error.status && !comm->channel.dead)
+        wake = comm->grace_ns;
     spr_list_for_each(it, &comm->running)
     {
         const spr_request *rq = spr_list_entry(it, spr_request, node);
@@ -332,7 +341,7 @@ static bool thread_done(void *arg)
     if (comm->thread_only)
         return false;
     /* After a failure the others still have to be told. */
-    if (comm->error.status && !comm->channel.dead && comm->channel.frames_out > 0)
+    if (comm->error.status && !spr_channel_told(&comm->channel))
         return false;
     return spr_list_empty(&comm->running) && comm->background == 0;
 }

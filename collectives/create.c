@@ -451,6 +451,8 @@ static bool everybody_left(void *arg)
     const spr_comm *comm = arg;
     bool idle = comm->channel.frames_out == 0;
 
+    if (comm->error.status)
+        idle = spr_channel_told(&comm->channel);
     for (int i = 0; i < comm->transport_count && idle; i++)
         idle = comm->transports[i]->ops->idle(comm->transports[i]);
     return idle && spr_list_empty(&comm->running) &&

@@ -394,6 +394,7 @@ void spr_channel_stop(struct spr_channel *ch, spr_status status, int blamed, con
     if (ch->status)
         return;
     ch->status = status;
+    ch->blamed = blamed;
     for (int r = 0; r < ch->size; r++) {
         struct spr_channel_peer *p = &ch->peers[r];
         if (p->link && p->link->state == SPR_LINK_UP)
@@ -401,6 +402,22 @@ void spr_channel_stop(struct spr_channel *ch, spr_status status, int blamed, con
                                      (uint64_t)(uint32_t)status, text, bytes);
         cancel_waiting(p, status);
     }
+}
+
+bool spr_channel_told(const struct spr_channel *ch)
+{
+    if (ch->dead)
+        return true;
+    if (ch->frames_out > 0)
+        return false;
+    for (int r = 0; r < ch->size; r++) {
+        const struct spr_channel_peer *p = &ch->peers[r];
+        /* Who has left knows, or does not listen. */
+        if (p->link && p->link->state == SPR_LINK_UP && !p->left && r != ch->blamed &&
+            !p->link->transport->ops->delivered(p->link))
+            return false;
+    }
+    return true;
 }
 
 void spr_channel_kill(struct spr_channel *ch)

@@ -119,6 +119,7 @@ struct spr_channel {
     int links_up;
     size_t frames_out; /* handed to transports, not yet sent() */
     spr_status status; /* SPR_OK, or why the channel stopped */
+    int blamed;        /* ... because of this rank; -1: of none */
     bool dead;         /* links are killed */
 };
 
@@ -159,6 +160,8 @@ void spr_channel_forget(struct spr_channel *ch, uint32_t operation);
  * Tells all peers (ABORT). Does not call events.failed. Idempotent: the first call wins.
  */
 void spr_channel_stop(struct spr_channel *ch, spr_status status, int blamed, const char *text);
+/* After stop: everybody who is there has been told, also if this process ends now. */
+bool spr_channel_told(const struct spr_channel *ch);
 /* Cut all links; everything under way is returned by the transports' next progress. */
 void spr_channel_kill(struct spr_channel *ch);
 /* Say BYE on all links: all operations before `next_operation` are complete here. */

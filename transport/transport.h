@@ -134,6 +134,10 @@ struct spr_transport_ops {
     spr_status (*arm)(struct spr_transport *t);
     /* Nothing queued or in flight any more (used before close). */
     bool (*idle)(struct spr_transport *t);
+    /* All frames of the link are on the peer's side, in its kernel or in memory that it sees: the
+     * end of this process does not take them back. Nothing wakes the caller when that becomes true.
+     */
+    bool (*delivered)(const struct spr_link *link);
     /* Free everything. No upcalls. */
     void (*close)(struct spr_transport *t);
     /* Bucket memory. May do nothing. SPR_OK or UNSUPPORTED (used unregistered). */

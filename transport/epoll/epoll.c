@@ -297,6 +297,7 @@ const struct spr_transport_ops spr_transport_epoll = {
     .fd = pollable,
     .arm = arm,
     .idle = spr_tcp_idle,
+    .delivered = spr_tcp_delivered,
     .close = close_transport,
     .mem_register = mem_register,
     .mem_deregister = mem_deregister,

@@ -311,6 +311,12 @@ static bool shm_idle(struct spr_transport *base)
     return true;
 }
 
+/* What is copied lies in memory that the peer has mapped. */
+static bool shm_delivered(const struct spr_link *link)
+{
+    return !((const struct spr_shm_link *)link)->uncopied;
+}
+
 static spr_status shm_mem_register(struct spr_transport *t, void *memory, size_t bytes)
 {
     (void)t, (void)memory, (void)bytes;
@@ -335,6 +341,7 @@ const struct spr_transport_ops spr_transport_shm = {
     .fd = shm_fd,
     .arm = shm_arm,
     .idle = shm_idle,
+    .delivered = shm_delivered,
     .close = shm_close,
     .mem_register = shm_mem_register,
     .mem_deregister = shm_mem_deregister,

@@ -3,8 +3,10 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -219,6 +221,17 @@ void spr_tcp_release(struct spr_link *link, void *token)
 }
 
 bool spr_tcp_idle(struct spr_transport *t) { return spr_tcp_of(t)->queued == 0; }
+
+/* What the peer has not acknowledged is lost when this socket is closed with unread data in it,
+ * which a process that just exits does. */
+bool spr_tcp_delivered(const struct spr_link *link)
+{
+    const struct spr_tcp_link *l = (const struct spr_tcp_link *)link;
+    int unacknowledged = 0;
+
+    return !l->conn.tx_first &&
+           (l->fd < 0 || ioctl(l->fd, SIOCOUTQ, &unacknowledged) || unacknowledged == 0);
+}
 
 int spr_tcp_tell_sent(struct spr_tcp_link *l, struct spr_tx *list)
 {

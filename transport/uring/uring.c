@@ -187,6 +187,7 @@ const struct spr_transport_ops spr_transport_uring = {
     .fd = pollable,
     .arm = arm,
     .idle = spr_tcp_idle,
+    .delivered = spr_tcp_delivered,
     .close = close_transport,
     .mem_register = uring_mem_register,
     .mem_deregister = uring_mem_deregister,
