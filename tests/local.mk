@@ -120,6 +120,15 @@ tests_multi_test_matrix_SOURCES = \
 	tests/reference.h
 tests_multi_test_matrix_LDADD = $(LDADD) -lm
 
+# Run at length by `make soak`, which sets SPARRING_SOAK=1.
+soak_programs =
+
+# Faults in real processes.
+faults = tests/multi/faults.c tests/multi/faults.h tests/multi/job.c tests/multi/job.h
+test_programs += tests/multi/test_faults_kill
+tests_multi_test_faults_kill_SOURCES = tests/multi/test_faults_kill.c $(faults)
+soak_programs += tests/multi/test_faults_kill
+
 # The same, of several files.
 test_programs += \
 	tests/multi/test_transport_shm \

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tests/multi/faults.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+const char *const fault_transports[] = {
+    "shm",
+    "epoll",
+#ifdef HAVE_URING
+    "uring",
+#endif
+};
+const size_t fault_transport_count = sizeof fault_transports / sizeof *fault_transports;
+
+int fault_repeats(int in_check, int in_soak)
+{
+    const char *soak = getenv("SPARRING_SOAK"), *scale = getenv("SPARRING_TEST_SCALE");
+    int n = in_check;
+
+    if (soak && *soak && strcmp(soak, "0"))
+        return in_soak;
+    if (scale)
+        n = (int)(in_check * strtod(scale, NULL));
+    return n > 1 ? n : 1;
+}
+
+void fault_pause_us(long us)
+{
+    nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000}, NULL);
+}
+
+static int entries(const char *folder)
+{
+    DIR *d = opendir(folder);
+    int n = 0;
+
+    while (d && readdir(d))
+        n++;
+    if (d)
+        closedir(d);
+    return n;
+}
+
+static int lines_with(const char *path, const char *what)
+{
+    FILE *f = fopen(path, "re");
+    char line[4096];
+    int n = 0;
+
+    while (f && fgets(line, sizeof line, f))
+        n += strstr(line, what) != NULL;
+    if (f)
+        fclose(f);
+    return n;
+}
+
+static int words(const char *path)
+{
+    FILE *f = fopen(path, "re");
+    char word[32];
+    int n = 0;
+
+    while (f && fscanf(f, "%31s", word) == 1)
+        n++;
+    if (f)
+        fclose(f);
+    return n;
+}
+
+struct fault_census fault_census_take(void)
+{
+    return (struct fault_census){.descriptors = entries("/proc/self/fd"),
+                                 .memfds = lines_with("/proc/self/maps", "/memfd:"),
+                                 .children = words("/proc/thread-self/children"),
+                                 .names = entries("/dev/shm")};
+}
+
+void fault_census_expect(const struct fault_census *before)
+{
+    struct fault_census now = fault_census_take();
+
+    assert_int_equal(now.descriptors, before->descriptors);
+    assert_int_equal(now.memfds, before->memfds);
+    assert_int_equal(now.children, before->children);
+    /* Other programs may use /dev/shm meanwhile; Sparring never puts a name there. */
+    if (now.names > before->names)
+        print_message("/dev/shm has %d names more than before\n", now.names - before->names);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * What the tests that break things share: how often, how much is left behind.
+ */
+#ifndef TESTS_MULTI_FAULTS_H
+#define TESTS_MULTI_FAULTS_H
+
+#include <stddef.h>
+
+/* The transports, by the names that options.transports takes. */
+extern const char *const fault_transports[];
+extern const size_t fault_transport_count;
+
+/* How often a test repeats: `in_check` under `make check`, `in_soak` under `make soak` (which sets
+ * SPARRING_SOAK=1); a part of the former under sanitizers (SPARRING_TEST_SCALE). At least 1. */
+int fault_repeats(int in_check, int in_soak);
+void fault_pause_us(long us);
+
+/* What this process holds: descriptors, mappings of memfds, children; and names in /dev/shm. */
+struct fault_census {
+    int descriptors, memfds, children, names;
+};
+struct fault_census fault_census_take(void);
+/* Fails the test when there is more than before. */
+void fault_census_expect(const struct fault_census *before);
+
+#endif
