@@ -47,6 +47,8 @@ tools_sparring_perf_SOURCES = \
 	tools/perf/job.c \
 	tools/perf/job.h \
 	tools/perf/json.c \
+	tools/perf/links.c \
+	tools/perf/links.h \
 	tools/perf/main.c \
 	tools/perf/measure.c \
 	tools/perf/options.c \

@@ -109,6 +109,8 @@ bool json_add_row(struct report *report, const struct trial *trial)
         {"predicted_us", json_null()},
         {"sent_bytes", integer(f->sent_bytes)},
         {"recv_bytes", integer(f->received_bytes)},
+        {"link_sent_bytes", integer(f->link_sent_bytes)},
+        {"link_recv_bytes", integer(f->link_received_bytes)},
         {"wrong", integer(f->wrong)},
         {"relerr", real(f->relerr)},
     };

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "tools/perf/links.h"
 #include "tools/perf/trial.h"
 
 const char *const phase_names[PHASE_COUNT] = {"select", "encode",    "reduce_scatter",
@@ -21,6 +22,7 @@ enum { ITERATIONS = 20, FEWEST = 3 };
 /* Sums over the iterations of one trial, on this rank. */
 struct sums {
     double sent, received, cpu_us, phase_us[PHASE_COUNT];
+    struct links links;
     double last_union;
     double *duration_us;
 };
@@ -57,6 +59,7 @@ static bool iterate(struct trial *trial, struct sums *sums, double *duration_us)
     if (!trial->ops->prepare(trial) || !job_ok(job, spr_comm_stats(job->comm, &before)) ||
         !job_barrier(job))
         return false;
+    struct links links_before = links_read();
     double cpu = cpu_us();
     uint64_t begin = spr_monotonic_ns();
     spr_status status = trial->ops->run(trial);
@@ -66,6 +69,9 @@ static bool iterate(struct trial *trial, struct sums *sums, double *duration_us)
         return false;
     if (sums == NULL)
         return true;
+    struct links links_after = links_read();
+    sums->links.sent += links_after.sent - links_before.sent;
+    sums->links.received += links_after.received - links_before.received;
     const double phase_ns[PHASE_COUNT] = {(double)(after.select_ns - before.select_ns),
                                           (double)(after.encode_ns - before.encode_ns),
                                           (double)after.last_reduce_scatter_ns,
@@ -150,17 +156,20 @@ static bool agree(struct trial *trial, struct sums *sums, int iterations)
     struct job *job = trial->job;
     struct figures *f = &trial->figures;
     double *us = sums->duration_us, n = iterations;
-    double most[4 + PHASE_COUNT] = {sums->sent / n, sums->received / n, sums->cpu_us / n,
-                                    sums->last_union};
+    double most[6 + PHASE_COUNT] = {sums->sent / n,       sums->received / n,
+                                    sums->cpu_us / n,     sums->last_union,
+                                    sums->links.sent / n, sums->links.received / n};
 
     for (int i = 0; i < PHASE_COUNT; i++)
-        most[4 + i] = sums->phase_us[i] / n;
+        most[6 + i] = sums->phase_us[i] / n;
     if (!job_max(job, us, (size_t)iterations) || !job_max(job, most, SPR_ARRAY_LEN(most)))
         return false;
     *f = (struct figures){.iterations = iterations,
                           .sent_bytes = fmax(0, round(most[0])),
                           .received_bytes = fmax(0, round(most[1])),
                           .cpu_us = most[2],
+                          .link_sent_bytes = most[4],
+                          .link_received_bytes = most[5],
                           .overlap = NAN,
                           .wrong = NAN,
                           .relerr = NAN};
@@ -172,7 +181,7 @@ static bool agree(struct trial *trial, struct sums *sums, int iterations)
     f->p99_us = percentile(us, iterations, 0.99);
     f->max_us = us[iterations - 1];
     for (int i = 0; i < PHASE_COUNT; i++)
-        f->phase_us[i] = most[4 + i];
+        f->phase_us[i] = most[6 + i];
     if (trial->entries == 0) /* dense: what marks there are come from an earlier operation */
         f->phase_us[PHASE_REDUCE_SCATTER] = f->phase_us[PHASE_ALLGATHER] = NAN;
     else

@@ -24,8 +24,9 @@ extern const char *const phase_names[PHASE_COUNT];
 struct figures {
     int iterations;
     double mean_us, min_us, p50_us, p99_us, max_us;
-    double sent_bytes, received_bytes; /* busiest rank, one iteration */
-    double cpu_us;                     /* of the rank that needs most, one iteration */
+    double sent_bytes, received_bytes;           /* busiest rank, one iteration */
+    double link_sent_bytes, link_received_bytes; /* interfaces of the busiest host; NAN = unknown */
+    double cpu_us;                               /* of the rank that needs most, one iteration */
     double phase_us[PHASE_COUNT];
     double overlap; /* of the ranks' supports, measured: 0 = disjoint, 1 = equal */
     double wrong;   /* elements, over all ranks; NAN = not checked */
