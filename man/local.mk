@@ -36,6 +36,7 @@ readmedir = $(docdir)
 dist_readme_DATA = README.md
 docsdir = $(docdir)/docs
 dist_docs_DATA = \
+	docs/benchmarks.md \
 	docs/how-a-gradient-travels.md \
 	docs/testing.md \
 	docs/wire-format.md

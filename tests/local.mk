@@ -146,6 +146,7 @@ test_programs += tests/cli/test_sparring_run
 tests_cli_test_sparring_run_LDADD = $(CMOCKA_LIBS)
 test_programs += tests/cli/test_sparring_perf
 tests_cli_test_sparring_perf_LDADD = $(CMOCKA_LIBS)
+test_scripts += tests/cli/test_compare.sh
 
 if HAVE_CMOCKA
 check_PROGRAMS += $(test_programs)
@@ -180,6 +181,7 @@ EXTRA_DIST += \
 	tests/lint/lib.sh \
 	tests/lint/man.sh \
 	tests/lint/map.sh \
+	tests/lint/python.sh \
 	tests/lint/run \
 	tests/lint/shell.sh \
 	tests/lint/spelling.ignore \

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# The comparison with other libraries (docs/benchmarks.md). Their packages: tools/setup --bench.
+
+dist_noinst_SCRIPTS += bench/compare bench/mpi-shell bench/peer_gloo.py
+EXTRA_DIST += \
+	bench/hosts.py \
+	bench/peer_mpi.c \
+	bench/peers.py \
+	bench/plan.py \
+	bench/report.py
+CLEANFILES += bench/peer_mpi
+
+MPICC = mpicc
+bench/peer_mpi: bench/peer_mpi.c
+	$(AM_V_at)$(MKDIR_P) bench
+	$(AM_V_CC)$(MPICC) -std=gnu11 -O2 $(SPR_WARN_CFLAGS) -o $@ $(srcdir)/bench/peer_mpi.c
+
+# BENCH_FLAGS: options of bench/compare. A peer that is missing becomes a row that says so.
+bench: tools/sparring-perf tools/sparring-run
+	$(AM_V_at)! command -v $(MPICC) >/dev/null || $(MAKE) bench/peer_mpi
+	$(AM_V_at)$(srcdir)/bench/compare --build '$(abs_top_builddir)' $(BENCH_FLAGS)
+.PHONY: bench

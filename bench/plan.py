@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What is measured, in which order.
+
+The rows of a part are measured round by round, each once per round as long as it has rounds left:
+A B C A B A B. So every row sees the same machine, and Gloo and Sparring's default alternate.
+"""
+
+import dataclasses
+import os
+import statistics
+import sys
+import time
+
+from hosts import Failed
+from peers import OPENMPI_ALGORITHMS, Gloo, Link, OpenMPI, Sparring, Work
+
+
+@dataclasses.dataclass
+class Row:
+    """A line of the table. kind: of its source. loss: what a reader must know of the result."""
+
+    name: str
+    title: str
+    part: str  # network, local or latency
+    source: object
+    rounds: int
+    samples: list = dataclasses.field(default_factory=list)
+    error: str = None
+
+    @property
+    def kind(self):
+        """gloo, openmpi, sparring or limit."""
+        return self.source.kind
+
+    @property
+    def peer(self):
+        """Is it another library's?"""
+        return self.kind in ("gloo", "openmpi")
+
+    @property
+    def ok(self):
+        """Measured, and every result was right."""
+        return bool(self.samples) and not self.wrong
+
+    @property
+    def wrong(self):
+        """Elements that were wrong, over all rounds."""
+        return sum(sample.wrong or 0 for sample in self.samples)
+
+    @property
+    def sample(self):
+        """All rounds together: the median of their medians, the least and the most of all."""
+        last = self.samples[-1]
+        return dataclasses.replace(
+            last,
+            p50=statistics.median(sample.p50 for sample in self.samples),
+            least=min(sample.least for sample in self.samples),
+            most=max(sample.most for sample in self.samples),
+            iterations=sum(sample.iterations for sample in self.samples),
+            wrong=self.wrong if last.wrong is not None else None)
+
+
+SPARSE = (("0.1", "0.1%", "dense"), ("0.1-list", "0.1%", "list"), ("1", "1%", "dense"),
+          ("10", "10%", "dense"))
+
+
+def network_rows(tools, options):
+    """P hosts on shaped links."""
+    hosts = list(range(options.hosts))
+    few, many = (2, 3) if options.quick else (3, 7)
+
+    def work(iterations, warmup=1):
+        return Work(options.elements, warmup, iterations, options.network_limit_s, hosts)
+
+    def sparring(*arguments, iterations=3, warmup=1):
+        return Sparring(tools, work(iterations, warmup), arguments)
+
+    rows = [
+        Row("limit", "physical limit, 2(P-1)/P n over iperf3's rate", "network",
+            Link(tools, work(1)), 1),
+        Row("gloo", "Gloo all_reduce (torch)", "network", Gloo(tools, work(3)), many),
+        Row("dense", "Sparring allreduce, default", "network", sparring("allreduce"), many),
+    ]
+    for algorithm in ("direct", "ring"):
+        for transport in ("epoll", "uring"):
+            rows.append(Row(f"dense-{algorithm}-{transport}",
+                            f"Sparring allreduce, {algorithm}, {transport}", "network",
+                            sparring("allreduce", "--algo", algorithm, "--transport", transport),
+                            few))
+    for name, density, result in SPARSE:
+        rows.append(Row(f"sparse-{name}",
+                        f"Sparring sparse_allreduce, {density}, {result} result", "network",
+                        sparring("sparse_allreduce", "--density", density, "--result", result,
+                                 iterations=5), few))
+    rows.append(Row("compressed-1", "Sparring compressed_allreduce, 1%, all included", "network",
+                    sparring("compressed_allreduce", "--density", "1%", iterations=5, warmup=2),
+                    few))
+    algorithms = (0, 4, 6) if options.quick else range(len(OPENMPI_ALGORITHMS))
+    for algorithm in algorithms:
+        rows.append(Row(f"openmpi-{OPENMPI_ALGORITHMS[algorithm]}",
+                        f"Open MPI allreduce, {OPENMPI_ALGORITHMS[algorithm]}", "network",
+                        OpenMPI(tools, work(3), [algorithm]), 1))
+    return rows
+
+
+def local_rows(tools, options):
+    """Two ranks on one host, nothing shaped: a long vector, then 4 KiB."""
+    hosts = [0, 0]
+    every = (0, 4, 6) if options.quick else tuple(range(len(OPENMPI_ALGORITHMS)))
+    rounds = 3 if options.quick else 5
+    long = Work(options.elements, 2, 7, options.local_limit_s, hosts)
+    short = Work(1024, 200, 2000, options.local_limit_s, hosts)
+
+    def sparring(work, transport):
+        return Sparring(tools, work, ("allreduce", "--transport", transport))
+
+    return [
+        Row("local-openmpi-shm", "Open MPI, self,vader", "local",
+            OpenMPI(tools, long, every, "vader"), rounds),
+        Row("local-shm", "Sparring, shared memory", "local", sparring(long, "shm"), rounds),
+        Row("local-openmpi-tcp", "Open MPI, self,tcp", "local",
+            OpenMPI(tools, long, every, "tcp"), rounds),
+        Row("local-gloo", "Gloo, TCP", "local", Gloo(tools, long), rounds),
+        Row("local-tcp", "Sparring, TCP, default", "local", sparring(long, "uring,epoll"), rounds),
+        Row("local-epoll", "Sparring, TCP, epoll", "local", sparring(long, "epoll"), rounds),
+        Row("latency-openmpi", "Open MPI, self,vader", "latency",
+            OpenMPI(tools, short, every, "vader"), rounds),
+        Row("latency-shm", "Sparring, shared memory", "latency", sparring(short, "shm"), rounds),
+    ]
+
+
+def chosen(rows, names):
+    """Those that are named, or whose name starts with a name and a dash; all without names."""
+    return [row for row in rows if not names or
+            any(row.name == name or row.name.startswith(name + "-") for name in names)]
+
+
+def progress(text):
+    """A line on standard error."""
+    print(time.strftime("%H:%M:%S ") + text, file=sys.stderr, flush=True)
+
+
+def measure_once(row, number):
+    """One round of one row."""
+    try:
+        sample = row.source.measure()
+        row.samples.append(sample)
+        progress(f"  {row.name}: {sample.p50 / 1e3:.3f} ms")
+    except (Failed, OSError, ValueError, KeyError) as error:
+        row.error = str(error) or type(error).__name__
+        progress(f"  {row.name}: round {number + 1}: {row.error}")
+        row.source.close()
+
+
+def measure(rows):
+    """All rounds. A row that failed once is not tried again."""
+    try:
+        for number in range(max((row.rounds for row in rows), default=0)):
+            load = os.getloadavg()[0]
+            progress(f"round {number + 1}, load average {load:.1f}")
+            for row in rows:
+                if number < row.rounds and row.error is None:
+                    measure_once(row, number)
+    finally:
+        for row in rows:
+            row.source.close()
+
+
+def pair_ratio(row, other):
+    """Median, least and most of row's time over other's, of the rounds that both have."""
+    ratios = [a.p50 / b.p50 for a, b in zip(row.samples, other.samples)]
+    return statistics.median(ratios), min(ratios), max(ratios), len(ratios)

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The tables, the goals, and the JSON."""
+
+import json
+
+from plan import pair_ratio
+
+PHASES = ("select", "encode", "reduce_scatter", "merge", "allgather", "decode")
+GOAL_HOSTS, GOAL_RATE, GOAL_ELEMENTS = 8, "1gbit", 25557032
+
+
+def best(rows):
+    """The fastest right result of another library among these, or None."""
+    peers = [row for row in rows if row.peer and row.ok]
+    return min(peers, key=lambda row: row.sample.p50, default=None)
+
+
+def megabytes(count):
+    """In 1e6 bytes."""
+    return "-" if count is None else f"{count / 1e6:.2f}"
+
+
+def figure(value):
+    """Four digits, ten columns."""
+    return f"{value:10.0f}" if value >= 1000 else f"{value:10.4g}"
+
+
+def note(row, reference):
+    """What a reader must know of the row."""
+    sample = row.sample
+    words = [sample.detail]
+    if row.wrong:
+        words.insert(0, f"WRONG: {row.wrong} elements")
+    if row.error:
+        words.append(f"then failed: {row.error}")
+    if row.name.startswith("compressed"):
+        words.append(f"LOSSY: relerr {sample.relerr:.2g} stays for later steps")
+    if row.name.startswith("sparse"):
+        words.append("exact sum of lists: communication and summing only")
+    lossy_or_sparse = row.name.startswith(("compressed", "sparse"))
+    if lossy_or_sparse and reference is not None and sample.p50 > reference.sample.p50:
+        words.insert(0, f"LOSES to dense {reference.name}")
+    return "; ".join(word for word in words if word)
+
+
+def print_rows(rows, heading, unit_us, unit):
+    """One part."""
+    if not rows:
+        return
+    reference = best(rows)
+    print(f"#\n# {heading}")
+    if reference is not None:
+        print(f"# best dense peer: {reference.name}; peer/this = its time over the row's")
+    print(f"# {'row':20} {'p50(' + unit + ')':>10} {'min':>10} {'max':>10} {'n':>5} "
+          f"{'sent(MB)':>9} {'recv(MB)':>9} {'peer/this':>9} {'#wrong':>6}  what")
+    for row in rows:
+        if not row.samples:
+            print(f"  {row.name:20} {'-':>10} {'-':>10} {'-':>10} {0:5} {'-':>9} {'-':>9} {'-':>9} "
+                  f"{'-':>6}  {row.title}: {row.error or 'not measured'}")
+            continue
+        s = row.sample
+        ratio = f"{reference.sample.p50 / s.p50:.2f}" if reference is not None else "-"
+        wrong = "-" if s.wrong is None else s.wrong
+        times = " ".join(figure(us / unit_us) for us in (s.p50, s.least, s.most))
+        print(f"  {row.name:20} {times} {s.iterations:5} {megabytes(s.sent):>9} "
+              f"{megabytes(s.received):>9} {ratio:>9} {wrong:>6}  {row.title}"
+              f" [{note(row, reference)}]")
+
+
+def print_phases(rows):
+    """Where sparse and compressed time goes."""
+    rows = [row for row in rows if row.ok and row.sample.phases]
+    if not rows:
+        return
+    print("#\n# Phases in ms, each on the rank where it takes longest; they may overlap")
+    print(f"# {'row':20} " + " ".join(f"{name:>14}" for name in PHASES))
+    for row in rows:
+        phases = row.sample.phases
+        print(f"  {row.name:20} " + " ".join(
+            f"{phases[name] / 1e3:14.1f}" if phases.get(name) is not None else f"{'-':>14}"
+            for name in PHASES))
+
+
+def median_ratio(rows, name, other):
+    """The first's time over the second's, median of their rounds, None = unknown; details."""
+    by_name = {row.name: row for row in rows}
+    a, b = by_name.get(name), by_name.get(other)
+    for row, what in ((a, name), (b, other)):
+        if row is None or not row.ok:
+            return None, f"{what} was not measured"
+    middle, least, most, count = pair_ratio(a, b)
+    return middle, f"{count} pairs, {least:.3f} to {most:.3f}"
+
+
+def over_best(rows, name):
+    """Best dense peer's time over the row's."""
+    row = next((row for row in rows if row.name == name), None)
+    reference = best(row for row in rows if row.part == "network")
+    if row is None or not row.ok or reference is None:
+        return None, (name if row is None or not row.ok else "no peer") + " was not measured"
+    return reference.sample.p50 / row.sample.p50, f"against {reference.name}"
+
+
+def goals(rows):
+    """Tuples: what, what is wanted, at most or at least, reached (None = unknown), details."""
+    limit_text = "limit was not measured"
+    limit = next((row for row in rows if row.name == "limit" and row.ok), None)
+    dense = next((row for row in rows if row.name == "dense" and row.ok), None)
+    of_limit = dense.sample.p50 / limit.sample.p50 if limit and dense else None
+    table = [
+        ("dense allreduce: time over Gloo's", "<=", 1.02, *median_ratio(rows, "dense", "gloo")),
+        ("dense allreduce: time over the limit's", "<=", 1.06, of_limit,
+         limit.sample.detail if limit else limit_text),
+        ("sparse_allreduce 0.1 %: times faster than the best dense peer", ">=", 40,
+         *over_best(rows, "sparse-0.1")),
+        ("sparse_allreduce 1 %: same", ">=", 8, *over_best(rows, "sparse-1")),
+        ("sparse_allreduce 10 %: same", ">=", 1.8, *over_best(rows, "sparse-10")),
+        ("compressed_allreduce 1 %, all included, lossy: same", ">=", 5,
+         *over_best(rows, "compressed-1")),
+        ("2 ranks, shared memory: times faster than Open MPI", ">=", 1.3,
+         *median_ratio(rows, "local-openmpi-shm", "local-shm")),
+        ("2 ranks, loopback TCP: times faster than Open MPI", ">=", 1.3,
+         *median_ratio(rows, "local-openmpi-tcp", "local-tcp")),
+        ("2 ranks, loopback TCP: times faster than Gloo", ">=", 1.3,
+         *median_ratio(rows, "local-gloo", "local-tcp")),
+        ("2 ranks, 4 KiB, shared memory: time over Open MPI's", "<=", 1,
+         *median_ratio(rows, "latency-shm", "latency-openmpi")),
+    ]
+    return [{"goal": what, "relation": relation, "wanted": wanted, "reached": value,
+             "yes": None if value is None else
+             (value <= wanted if relation == "<=" else value >= wanted), "detail": detail}
+            for what, relation, wanted, value, detail in table]
+
+
+def print_goals(rows, options):
+    """Reached against wanted."""
+    print("#\n# Reached against wanted")
+    if (options.hosts, options.rate, options.elements) != (GOAL_HOSTS, GOAL_RATE, GOAL_ELEMENTS):
+        print(f"# (wanted is meant for {GOAL_HOSTS} hosts, {GOAL_RATE}, {GOAL_ELEMENTS} elements)")
+    for goal in goals(rows):
+        answer = {True: "yes", False: "NO", None: "?"}[goal["yes"]]
+        value = "-" if goal["reached"] is None else f"{goal['reached']:.3f}"
+        print(f"  {answer:3} {value:>8} {goal['relation']} {goal['wanted']:<5} {goal['goal']}"
+              f" ({goal['detail']})")
+
+
+def print_all(rows, options, about):
+    """Everything."""
+    print(f"# Sparring against Gloo and Open MPI: {options.hosts} emulated hosts, {options.rate}, "
+          f"{options.elements} fp32 ({options.elements * 4 / 1e6:.1f} MB)")
+    print(f"# {about['cpus']} CPUs for all ranks, Linux {about['kernel']}; congestion control "
+          f"{about['congestion'] or 'unknown'}; pinned: nobody; load average "
+          f"{about['load_start']:.2f} at start, {about['load_end']:.2f} at the end")
+    if about["settings"]:
+        print("# settings from the environment: " + " ".join(about["settings"]))
+    print("# time: from a barrier to the slowest rank; p50: median over rounds of each round's "
+          "median; n: iterations")
+    print("# sent, recv: busiest host, one iteration, counted by its interface")
+    print_rows([row for row in rows if row.part == "network"],
+               f"{options.hosts} hosts, one rank each, links of {options.rate}", 1e3, "ms")
+    print_phases(rows)
+    print_rows([row for row in rows if row.part == "local"],
+               f"2 ranks on one host, {options.elements * 4 / 1e6:.1f} MB", 1e3, "ms")
+    print_rows([row for row in rows if row.part == "latency"],
+               "2 ranks on one host, 4 KiB", 1, "us")
+    print_goals(rows, options)
+
+
+def write_json(file, rows, options, about, command):
+    """Schema 1."""
+    def plain(sample):
+        return {key: value for key, value in vars(sample).items() if value is not None}
+
+    json.dump({
+        "schema": 1, "command": command, "hosts": options.hosts, "rate": options.rate,
+        "elements": options.elements, **about,
+        "rows": [{"name": row.name, "title": row.title, "part": row.part, "kind": row.kind,
+                  "error": row.error, "wrong": row.wrong,
+                  "result_us": plain(row.sample) if row.samples else None,
+                  "rounds_us": [plain(sample) for sample in row.samples]} for row in rows],
+        "goals": goals(rows),
+    }, file, indent=1)
+    file.write("\n")

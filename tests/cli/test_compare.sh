@@ -1,0 +1,135 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# bench/compare as its users see it: options, rows of peers that are missing, fail, lie or hang, nothing left behind.
+set -uo pipefail
+top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
+top_builddir=${top_builddir:-$top_srcdir}
+if ! command -v python3 >/dev/null; then
+    echo "skipped: no python3"
+    exit 77
+fi
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export TMPDIR=$folder
+failed=0
+
+# run OPTIONS...: sets code, and the files out and err.
+run() {
+    "$top_srcdir/bench/compare" --build "$top_builddir" "$@" </dev/null >"$folder/out" 2>"$folder/err"
+    code=$?
+    echo "compare $*: exit code $code"
+}
+fail() {
+    echo "FAILED: $1"
+    sed 's/^/    /' "$folder/out" "$folder/err"
+    failed=1
+}
+expect_code() { [ "$code" -eq "$1" ] || fail "exit code $code, not $1"; }
+# expect FILE PATTERN
+expect() { grep -qE -e "$2" "$folder/$1" || fail "'$2' is not in std$1"; }
+
+run --help
+expect_code 0
+expect out '--only NAME'
+expect out '^  openmpi-ring$'
+
+wrong_usage() {
+    run "$@"
+    expect_code 2
+    [ "$(wc -l <"$folder/err")" -eq 1 ] && [ ! -s "$folder/out" ] || fail "not one line on standard error"
+}
+wrong_usage --frobnicate
+wrong_usage --hosts 1
+wrong_usage --rate fast
+wrong_usage --elements 0
+wrong_usage --only dense,nonsense
+wrong_usage dense
+
+small=(--quick --hosts 2 --elements 5000)
+
+# Without its libraries a peer is a row that says what to do; the run goes on, and no network is needed.
+run "${small[@]}" --only gloo,openmpi-ring --python /nonexistent/python3 --mpirun /nonexistent/mpirun \
+    --json "$folder/json"
+expect_code 0
+expect out '^  gloo .*/nonexistent/python3: No such file.*tools/setup --bench$'
+expect out '^  openmpi-ring .*tools/setup --bench$'
+python3 -c 'import json, sys
+data = json.load(open(sys.argv[1]))
+assert data["schema"] == 1 and len(data["rows"]) == 2 and all(row["error"] for row in data["rows"])
+assert all(goal["yes"] is None for goal in data["goals"])' "$folder/json" || fail "the JSON"
+
+if ! "$top_builddir/tools/sparring-run" -n 2 --emulate 1gbit -- true 2>/dev/null; then
+    echo "no emulated network here: the rest is skipped"
+    exit "$failed"
+fi
+
+run "${small[@]}" --only dense-ring-epoll,sparse-1,compressed,local-shm
+expect_code 0
+for row in dense-ring-epoll sparse-1 compressed-1; do
+    expect out "^  $row( +[0-9.]+){6} +- +0 "
+done
+expect out '^  compressed-1 .*LOSSY'
+expect out '^  local-shm( +[0-9.]+){4}( +-){3} +0 '
+
+# What takes python3's place with torch. Its search for torch succeeds.
+cat >"$folder/python" <<'END'
+#!/bin/sh
+[ "$1" != -c ] || exit 0
+case $(cat "$FAKE") in
+    hangs) echo $$ >"$FAKE.$RANK" && exec sleep 1000 ;;
+    fails) echo "the reason" >&2 && exit 3 ;;
+    babbles) echo "no JSON" && exec sleep 1000 ;;
+    lies) echo '{"times_us": [1], "wrong": 7, "sent_bytes": 1, "recv_bytes": 1, "version": "0"}' && cat ;;
+esac
+END
+chmod +x "$folder/python"
+export FAKE=$folder/fake
+gloo=("${small[@]}" --only gloo --python "$folder/python")
+
+# gone FILE...: the processes whose numbers are in there have ended, or do so soon.
+gone() {
+    local file try
+    for file; do
+        for ((try = 0; try < 200; try++)); do
+            [ -d "/proc/$(<"$file")" ] || continue 2
+            sleep 0.1
+        done
+        fail "process $(<"$file") was left behind"
+    done
+}
+
+echo hangs >"$FAKE"
+run "${gloo[@]}" --timeout 2
+expect_code 0
+expect out '^  gloo .*no answer within 2 s$'
+gone "$FAKE.0" "$FAKE.1"
+
+echo fails >"$FAKE"
+run "${gloo[@]}"
+expect_code 0
+expect out '^  gloo .*exit code 3: the reason$'
+
+echo babbles >"$FAKE"
+run "${gloo[@]}"
+expect_code 0
+expect out "^  gloo .*makes no sense: 'no JSON"
+
+echo lies >"$FAKE"
+run "${gloo[@]}" --timeout 20
+expect_code 1
+expect out '^  gloo .*WRONG: [0-9]+ elements'
+
+# Killed without a chance to clear up.
+echo hangs >"$FAKE"
+rm -f "$FAKE".[01]
+"$top_srcdir/bench/compare" --build "$top_builddir" "${gloo[@]}" >"$folder/out" 2>"$folder/err" </dev/null &
+compare=$!
+for ((try = 0; try < 300; try++)); do
+    [ ! -s "$FAKE.0" ] || [ ! -s "$FAKE.1" ] || break
+    sleep 0.1
+done
+kill -KILL "$compare"
+wait "$compare" 2>/dev/null
+gone "$FAKE.0" "$FAKE.1"
+
+exit "$failed"
