@@ -32,5 +32,7 @@ base_libspr_base_la_SOURCES = \
 	base/status.c \
 	base/trace.c \
 	base/trace.h \
+	base/trace_file.c \
+	base/trace_text.c \
 	base/util.h \
 	base/version.c

@@ -1,69 +1,71 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "base/trace.h"
 
-#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
 
-#include <sparring/status.h>
-
+#include "base/clock.h"
+#include "base/mem.h"
 #include "base/util.h"
 
-static const char *const event_names[SPR_EV_COUNT] = {
-    [SPR_EV_NONE] = "none",   [SPR_EV_POST] = "post",         [SPR_EV_COMPLETE] = "complete",
-    [SPR_EV_SEND] = "send",   [SPR_EV_SENT] = "sent",         [SPR_EV_RECV] = "recv",
-    [SPR_EV_GRANT] = "grant", [SPR_EV_LINK_UP] = "link-up",   [SPR_EV_LINK_DOWN] = "link-down",
-    [SPR_EV_ABORT] = "abort", [SPR_EV_FALLBACK] = "fallback",
-};
-
-const char *spr_event_name(enum spr_event_kind kind)
+struct spr_trace *spr_trace_new(int rank, int size)
 {
-    return (unsigned)kind < SPR_EV_COUNT ? event_names[kind] : "unknown";
+    struct spr_trace *t = spr_calloc(1, sizeof *t);
+    struct spr_trace_header *h = t ? spr_calloc(1, SPR_TRACE_FILE_BYTES) : NULL;
+
+    if (!h) {
+        spr_free(t);
+        return NULL;
+    }
+    t->header = h;
+    t->ring = (struct spr_event *)(void *)((char *)h + SPR_TRACE_HEADER_BYTES);
+    t->index = -1;
+    memcpy(h->magic, SPR_TRACE_MAGIC, sizeof h->magic);
+    h->version = SPR_TRACE_VERSION;
+    h->header_bytes = SPR_TRACE_HEADER_BYTES;
+    h->event_bytes = sizeof(struct spr_event);
+    h->events = SPR_TRACE_EVENTS;
+    h->rank = rank;
+    h->size = size;
+    return t;
 }
 
-static void dump_event(const struct spr_event *e, FILE *out)
+unsigned spr_trace_word(struct spr_trace *t, const char *text)
 {
-    fprintf(out, "%" PRIu64 ".%09" PRIu64 " %-9s", e->ns / 1000000000u, e->ns % 1000000000u,
-            spr_event_name((enum spr_event_kind)e->kind));
-    switch (e->kind) {
-    case SPR_EV_POST:
-        fprintf(out, " op=%" PRIu64 " kind=%" PRIu64 " algorithm=%" PRIu64 " bytes=%" PRIu32, e->a,
-                e->b >> 32, e->b & UINT32_MAX, e->c);
-        break;
-    case SPR_EV_COMPLETE:
-        fprintf(out, " op=%" PRIu64 " status=%s ns=%" PRIu32, e->a,
-                spr_status_name((spr_status)e->b), e->c);
-        break;
-    case SPR_EV_SEND:
-    case SPR_EV_RECV:
-        fprintf(out, " peer=%d tag=%" PRIx64 " bytes=%" PRIu64, e->peer, e->a, e->b);
-        break;
-    case SPR_EV_SENT:
-    case SPR_EV_GRANT:
-        fprintf(out, " peer=%d tag=%" PRIx64, e->peer, e->a);
-        break;
-    case SPR_EV_LINK_UP:
-        fprintf(out, " peer=%d", e->peer);
-        break;
-    case SPR_EV_LINK_DOWN:
-        fprintf(out, " peer=%d status=%s", e->peer, spr_status_name((spr_status)e->a));
-        break;
-    case SPR_EV_ABORT:
-        fprintf(out, " peer=%d blamed=%" PRId64, e->peer, (int64_t)e->a);
-        break;
-    default:
-        fprintf(out, " peer=%d a=%" PRIu64 " b=%" PRIu64 " c=%" PRIu32, e->peer, e->a, e->b, e->c);
-        break;
-    }
-    fputc('\n', out);
+    unsigned count = atomic_load_explicit(&t->header->word_count, memory_order_relaxed);
+
+    for (unsigned i = 1; i <= count; i++)
+        if (t->words[i] == text)
+            return i;
+    if (count + 1 >= SPR_TRACE_WORDS)
+        return 0;
+    count++;
+    t->words[count] = text;
+    snprintf(t->header->words[count], SPR_TRACE_WORD_BYTES, "%s", text);
+    atomic_store_explicit(&t->header->word_count, count, memory_order_release);
+    return count;
 }
 
-void spr_trace_dump(const struct spr_trace *t, size_t most, FILE *out)
+void spr_trace_add_name(struct spr_trace *t, uint64_t ns, const char *name)
 {
-    uint64_t end = t->next;
-    uint64_t n = spr_min_u64(spr_min_u64(end, SPR_TRACE_EVENTS), most);
+    char bytes[SPR_TRACE_NAME_BYTES] = {0};
+    uint64_t a, b;
+    uint32_t c;
 
-    for (uint64_t i = end - n; i < end; i++) {
-        struct spr_event copy = t->events[i % SPR_TRACE_EVENTS];
+    memcpy(bytes, name, strnlen(name, sizeof bytes));
+    memcpy(&a, bytes, 8);
+    memcpy(&b, bytes + 8, 8);
+    memcpy(&c, bytes + 16, 4);
+    spr_trace_add(t, ns, SPR_EV_NAME, -1, a, b, c);
+}
 
-        dump_event(&copy, out);
-    }
+void spr_trace_fail(struct spr_trace *t, const char *text)
+{
+    struct spr_trace_header *h = t->header;
+
+    if (atomic_load_explicit(&h->failed, memory_order_relaxed))
+        return;
+    snprintf(h->text, sizeof h->text, "%s", text);
+    atomic_store_explicit(&h->failed, 1, memory_order_release);
 }

@@ -274,19 +274,20 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
     spr_past_add(comm, rq, &descriptor);
     spr_list_push_back(&comm->running, &rq->node);
     comm->next_operation++;
+    spr_record_post(rq);
     /* Before start(), whose receives take what came early. */
     spr_channel_begin(&comm->channel, rq->operation, rq->descriptor);
     status = rq->algorithm->start(rq);
     if (status)
         goto undo_number;
     rq->codec = codec;
-    spr_trace_add(comm->trace, rq->posted_ns, SPR_EV_POST, -1, rq->operation,
-                  (uint64_t)plan->collective << 32, plan->count);
     spr_dispute_posted(comm, rq);
     mark_ready(rq);
     *out = rq;
     return SPR_OK;
 undo_number:
+    spr_trace_add(comm->trace, rq->posted_ns, SPR_EV_COMPLETE, -1, rq->operation,
+                  (uint64_t)(uint32_t)status, 0);
     comm->next_operation--;
 undo:
     request_put(rq);

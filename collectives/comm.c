@@ -85,7 +85,7 @@ spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
         pthread_cond_init(&comm->changed, &attr);
         pthread_condattr_destroy(&attr);
     }
-    comm->trace = spr_calloc(1, sizeof *comm->trace);
+    comm->trace = spr_trace_new(rank, size);
     comm->past = spr_calloc(SPR_PAST, sizeof *comm->past);
     status = comm->trace && comm->past
                  ? spr_channel_init(&comm->channel, rank, size, 1, &comm->options, clock,
@@ -128,7 +128,7 @@ void spr_comm_free(spr_comm *comm)
     spr_free(comm->peers);
     spr_dispute_clear(comm);
     spr_free(comm->past);
-    spr_free(comm->trace);
+    spr_trace_free(comm->trace);
     spr_opt_free(spr_options_table, spr_options_count, &comm->options);
     explicit_bzero(&comm->key, sizeof comm->key);
     pthread_mutex_destroy(&comm->lock);

@@ -90,6 +90,10 @@ void spr_comm_kick(spr_comm *comm);
 bool spr_comm_drive(spr_comm *comm, bool (*done)(void *arg), void *arg, uint64_t until_ns);
 spr_status spr_comm_start_thread(spr_comm *comm);
 void spr_comm_stop_thread(spr_comm *comm);
+/* The flight recorder goes into the directory that the options name, if they do. */
+void spr_record_open(spr_comm *comm);
+/* A request is posted. Under the lock. */
+void spr_record_post(const spr_request *rq);
 /* Name of the host of a rank, "" when unknown. */
 const char *spr_comm_host(const spr_comm *comm, int rank);
 

@@ -192,6 +192,8 @@ static spr_status open_one(spr_comm *comm, size_t k, bool asked_for, struct spr_
                              spr_status_string(status));
     }
     comm->counters.fallbacks++;
+    spr_trace_add(comm->trace, spr_monotonic_ns(), SPR_EV_FALLBACK, -1,
+                  spr_trace_word(comm->trace, known[k].name), 0, 0);
     spr_warn(SPR_SUB_INIT, "transport %s cannot be used: %s", known[k].name, reason.text);
     return SPR_OK;
 }
@@ -424,6 +426,7 @@ spr_status spr_comm_create(const spr_comm_options *user, spr_comm **out)
         goto undo_boot;
     memset(&options, 0, sizeof options); /* moved */
     comm->key = key;
+    spr_record_open(comm);
     status = build(comm, &boot, deadline, error);
     if (status)
         goto undo_boot;

@@ -69,6 +69,7 @@ static void reject(spr_comm *comm, uint32_t operation, int blamed, const char *t
     if (!past || past->rejected)
         return;
     past->rejected = true;
+    spr_trace_add(comm->trace, spr_now_ns(comm->clock), SPR_EV_REJECT, blamed, operation, 0, 0);
     spr_warn(SPR_SUB_COLL, "%s%s", text, rq ? "" : " (it was complete on this rank)");
     if (rq)
         spr_collective_reject(rq, SPR_ERR_MISMATCH, blamed, text);

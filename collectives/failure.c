@@ -86,6 +86,10 @@ static void fail(spr_comm *comm, const spr_request *failed, spr_status status, i
         compose(comm, failed, status, blamed, text);
     if (!comm->closing)
         spr_info(SPR_SUB_COLL, "%s", comm->error.text);
+    spr_trace_add(comm->trace, spr_now_ns(comm->clock), SPR_EV_FAIL, blamed,
+                  failed ? failed->operation : 0, (uint64_t)(uint32_t)status,
+                  (uint64_t)(told_by + 1));
+    spr_trace_fail(comm->trace, comm->error.text);
     dump_trace(comm);
     comm->grace_ns = spr_now_ns(comm->clock) + (uint64_t)((double)GRACE_NS * spr_time_factor());
     comm->next_timer_ns = 0;
@@ -122,6 +126,7 @@ void spr_comm_check_deadlines(spr_comm *comm, uint64_t now)
             return;
         }
         rq->warn_ns = UINT64_MAX;
+        spr_trace_add(comm->trace, now, SPR_EV_SLOW, first, rq->operation, 0, 0);
         spr_warn(SPR_SUB_COLL, "%s #%u '%s' takes longer than %.3g s, waiting for rank %s",
                  spr_collective_names[rq->plan.collective], rq->operation, rq->name,
                  comm->options.warn_s, *ranks ? ranks : "(none)");

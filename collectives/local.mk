@@ -18,6 +18,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/flat.c \
 	collectives/halves.c \
 	collectives/query.c \
+	collectives/record.c \
 	collectives/reduce.c \
 	collectives/reduce.h \
 	collectives/ring.c \

@@ -15,6 +15,7 @@ test_programs = \
 	tests/unit/test_base_opt_load \
 	tests/unit/test_base_rng \
 	tests/unit/test_base_status \
+	tests/unit/test_base_trace \
 	tests/unit/test_compress_blocks \
 	tests/unit/test_compress_chunk \
 	tests/unit/test_compress_codec \

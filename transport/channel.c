@@ -199,6 +199,8 @@ void spr_channel_send(struct spr_channel *ch, struct spr_send *s)
         return;
     }
     spr_list_push_back(&p->waiting, &s->node);
+    spr_trace_add(ch->trace, spr_now_ns(ch->clock), SPR_EV_HOLD, p->rank,
+                  (uint64_t)s->operation << 32 | s->step, s->bytes, 0);
     if (s->eager)
         spr_channel_send_control(p, SPR_FRAME_REQUEST, s->operation, s->step, s->descriptor, 0, 0,
                                  NULL, 0);

@@ -45,8 +45,8 @@ void spr_channel_on_up(struct spr_link *link)
     struct spr_channel_peer *p = link->channel;
 
     p->channel->links_up++;
-    spr_trace_add(p->channel->trace, spr_now_ns(p->channel->clock), SPR_EV_LINK_UP, p->rank, 0, 0,
-                  0);
+    spr_trace_add(p->channel->trace, spr_now_ns(p->channel->clock), SPR_EV_LINK_UP, p->rank,
+                  spr_trace_word(p->channel->trace, link->transport->ops->name), 0, 0);
 }
 
 static struct spr_recv *find_receive(struct spr_channel_peer *p, uint32_t operation, uint32_t step)
@@ -221,7 +221,8 @@ static void on_abort(struct spr_channel_peer *p, const struct spr_frame *f, cons
     snprintf(text, sizeof text, "%.*s", (int)f->bytes, data ? data : "");
     if (blamed < 0 || blamed >= ch->size)
         blamed = p->rank;
-    spr_trace_add(ch->trace, spr_now_ns(ch->clock), SPR_EV_ABORT, p->rank, (uint64_t)blamed, 0, 0);
+    spr_trace_add(ch->trace, spr_now_ns(ch->clock), SPR_EV_ABORT, p->rank, (uint64_t)blamed,
+                  (uint64_t)f->arg64, 0);
     ch->events.failed(ch->events.ctx, (spr_status)(int32_t)f->arg64, blamed, p->rank, text);
 }
 
@@ -274,6 +275,8 @@ static void on_bye(struct spr_channel_peer *p, uint32_t next_operation)
 {
     p->left = true;
     p->left_at = next_operation;
+    spr_trace_add(p->channel->trace, spr_now_ns(p->channel->clock), SPR_EV_LEFT, p->rank,
+                  next_operation, 0, 0);
     if (missed(p))
         spr_channel_fail(p, SPR_ERR_RANK_LOST, "the rank has left");
 }
@@ -323,6 +326,9 @@ static void on_data(struct spr_channel_peer *p, const struct spr_frame *f, const
         !(f->flags & SPR_FRAME_CRC) || !data || spr_crc32c(0, data, f->bytes) == f->payload_crc;
 
     p->receiving = NULL;
+    if (r || p->arriving)
+        spr_trace_add(p->channel->trace, spr_now_ns(p->channel->clock), SPR_EV_RECV, p->rank,
+                      (uint64_t)f->operation << 32 | f->step, f->bytes, 0);
     if (!good)
         spr_channel_fail(p, SPR_ERR_CORRUPT, "payload checksum does not match");
     if (p->arriving) {
@@ -344,8 +350,6 @@ static void on_data(struct spr_channel_peer *p, const struct spr_frame *f, const
     }
     if (!r)
         return; /* dropped */
-    spr_trace_add(p->channel->trace, spr_now_ns(p->channel->clock), SPR_EV_RECV, p->rank,
-                  (uint64_t)f->operation << 32 | f->step, f->bytes, 0);
     if (f->arg) {
         p->eager_consumed += spr_eager_cost(f->bytes);
         spr_channel_report_credit(p);

@@ -32,6 +32,9 @@ const struct spr_opt spr_options_table[] = {
      FIELD(zerocopy_bytes), NULL, 0, 0},
     {"trace_file", "", "write the last events here when the communicator fails; %r is the rank",
      SPR_OPT_STRING, FIELD(trace_file), NULL, 0, 0},
+    {"trace_dir", "",
+     "keep the last events of each rank in files of this directory, as they happen", SPR_OPT_STRING,
+     FIELD(trace_dir), NULL, 0, 0},
     {"shm_slots", "24", "272 KiB slots of shared memory per rank, beyond one per peer",
      SPR_OPT_SIZE, FIELD(shm_slots), NULL, 1, 65536},
 };

@@ -23,6 +23,7 @@ struct spr_options {
     double spin_s;         /* poll this long before sleeping, when CPUs suffice */
     size_t zerocopy_bytes; /* SEND_ZC from this size, off-host only; inf = never */
     char *trace_file;      /* "" = none */
+    char *trace_dir;       /* "" = the flight recorder stays in private memory */
     size_t shm_slots;      /* 272 KiB slots per rank beyond one per peer */
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Random numbers, the event ring and the intrusive list.
+ * Random numbers and the intrusive list.
  */
 #include "base/rng.h"
 
@@ -17,7 +17,6 @@
 #include <sparring/status.h>
 
 #include "base/list.h"
-#include "base/trace.h"
 
 /* The first is the known answer of the Random123 distribution; the others pin our bits. */
 static void values_are_a_function_of_seed_and_counter(void **state)
@@ -92,69 +91,6 @@ static void the_seed_of_a_test_can_be_given(void **state)
     assert_true(spr_rng_test_seed() != spr_rng_test_seed());
 }
 
-static char *dump(const struct spr_trace *trace, size_t most)
-{
-    char *text = NULL;
-    size_t bytes;
-    FILE *out = open_memstream(&text, &bytes);
-
-    assert_non_null(out);
-    spr_trace_dump(trace, most, out);
-    fclose(out);
-    return text;
-}
-
-static void events_are_printed_oldest_first(void **state)
-{
-    static struct spr_trace trace;
-    char *text;
-
-    (void)state;
-    text = dump(&trace, 10);
-    assert_string_equal(text, "");
-    free(text);
-    spr_trace_add(&trace, 1000000001, SPR_EV_POST, -1, 7, (2ull << 32) | 3, 4096);
-    spr_trace_add(&trace, 1000000002, SPR_EV_SEND, 4, 0xab, 100, 0);
-    spr_trace_add(&trace, 1000000003, SPR_EV_LINK_DOWN, 5, (uint64_t)SPR_ERR_LINK, 0, 0);
-    spr_trace_add(&trace, 1000000004, SPR_EV_COMPLETE, -1, 7, (uint64_t)SPR_ERR_RANK_LOST,
-                  UINT64_MAX);
-    text = dump(&trace, 10);
-    assert_string_equal(text,
-                        "1.000000001 post      op=7 kind=2 algorithm=3 bytes=4096\n"
-                        "1.000000002 send      peer=4 tag=ab bytes=100\n"
-                        "1.000000003 link-down peer=5 status=SPR_ERR_LINK\n"
-                        "1.000000004 complete  op=7 status=SPR_ERR_RANK_LOST ns=4294967295\n");
-    free(text);
-    text = dump(&trace, 1);
-    assert_int_equal(strncmp(text, "1.000000004 ", 12), 0);
-    free(text);
-}
-
-static void the_ring_keeps_the_last_events(void **state)
-{
-    static struct spr_trace trace;
-    int lines = 0;
-    char *text;
-
-    (void)state;
-    for (uint64_t i = 0; i < 3 * SPR_TRACE_EVENTS + 5; i++)
-        spr_trace_add(&trace, i, SPR_EV_SENT, 1, i, 0, 0);
-    text = dump(&trace, SIZE_MAX);
-    for (const char *c = text; *c; c++)
-        lines += *c == '\n';
-    assert_int_equal(lines, SPR_TRACE_EVENTS);
-    assert_int_equal(strncmp(text, "0.000008197 sent", 16), 0);
-    free(text);
-}
-
-static void every_event_kind_has_a_name(void **state)
-{
-    (void)state;
-    for (int kind = 0; kind < SPR_EV_COUNT; kind++)
-        assert_string_not_equal(spr_event_name((enum spr_event_kind)kind), "unknown");
-    assert_string_equal(spr_event_name((enum spr_event_kind)999), "unknown");
-}
-
 struct item {
     int number;
     struct spr_list link;
@@ -190,9 +126,6 @@ int main(void)
         cmocka_unit_test(every_input_bit_reaches_every_output_bit),
         cmocka_unit_test(ranges_are_kept_and_filled_evenly),
         cmocka_unit_test(the_seed_of_a_test_can_be_given),
-        cmocka_unit_test(events_are_printed_oldest_first),
-        cmocka_unit_test(the_ring_keeps_the_last_events),
-        cmocka_unit_test(every_event_kind_has_a_name),
         cmocka_unit_test(a_list_keeps_order_and_forgives_removing_twice),
     };
 
