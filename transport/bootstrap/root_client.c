@@ -182,9 +182,10 @@ static spr_status failed_elsewhere(struct spr_root *r)
 {
     const struct spr_root_header *h = &r->client.conn.rx;
     int rank = h->rank >= 0 && h->rank < r->key.size ? h->rank : -1;
+    const char *text = r->client.conn.rx_text;
 
     return spr_error_set(&r->error, h->status < 0 ? h->status : SPR_ERR_BOOTSTRAP, rank, "%s",
-                         r->client.conn.rx_text);
+                         *text ? text : "rank 0 failed and did not say why");
 }
 
 /* A message is complete. SPR_OK: it was the result. */
