@@ -146,8 +146,7 @@ static ssize_t read_file(const char *path, char *text, size_t room, char *why, s
     return n;
 }
 
-/* Fills nonce and place; false: not a file of rank 0. */
-static bool parse(char *text, uint64_t *nonce, struct spr_place *place)
+bool spr_root_file_parse(char *text, uint64_t *nonce, struct spr_place *place)
 {
     char *line, *rest = text + strlen(FIRST_LINE), *end;
 
@@ -170,7 +169,7 @@ static spr_status file_find(struct spr_root *r, char *why, size_t bytes)
 
     if (read_file(r->file, text, sizeof(text), why, bytes) < 0)
         return SPR_ERR_NOT_FOUND;
-    if (!parse(text, &r->file_nonce, &place)) {
+    if (!spr_root_file_parse(text, &r->file_nonce, &place)) {
         snprintf(why, bytes, "%s is not a file of rank 0", r->file);
         return SPR_ERR_NOT_FOUND;
     }
@@ -190,7 +189,7 @@ static void file_close(struct spr_root *r)
 
     /* Only our own: another job may have written its file by now. */
     if (r->key.rank == 0 && read_file(r->file, text, sizeof(text), why, sizeof(why)) >= 0 &&
-        parse(text, &nonce, &place) && nonce == r->file_nonce)
+        spr_root_file_parse(text, &nonce, &place) && nonce == r->file_nonce)
         unlink(r->file);
 }
 
