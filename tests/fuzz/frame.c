@@ -38,8 +38,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 void fuzz_seeds(void)
 {
-    static const char *const names[SPR_FRAME_TYPES] = {NULL,      "data",  "grant", "credit",
-                                                       "request", "abort", "bye"};
+    static const char *const names[SPR_FRAME_TYPES] = {
+        NULL, "data", "grant", "credit", "request", "abort", "bye", "describe", "reject"};
     static struct fuzz_seed s;
 
     for (unsigned type = SPR_FRAME_DATA; type < SPR_FRAME_TYPES; type++) {

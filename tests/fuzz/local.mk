@@ -10,6 +10,12 @@ fuzz_common = tests/fuzz/fuzz.c tests/fuzz/fuzz.h
 fuzz_replay = $(fuzz_common) tests/fuzz/replay.c
 fuzz_ldflags = $(AM_LDFLAGS) -fsanitize=fuzzer
 
+fuzz_tests += tests/fuzz/test_auth
+tests_fuzz_test_auth_SOURCES = tests/fuzz/auth.c $(fuzz_replay)
+fuzz_programs += tests/fuzz/fuzz_auth
+tests_fuzz_fuzz_auth_SOURCES = tests/fuzz/auth.c $(fuzz_common)
+tests_fuzz_fuzz_auth_LDFLAGS = $(fuzz_ldflags)
+
 fuzz_tests += tests/fuzz/test_chunk
 tests_fuzz_test_chunk_SOURCES = tests/fuzz/chunk.c $(fuzz_replay)
 fuzz_programs += tests/fuzz/fuzz_chunk
@@ -28,17 +34,65 @@ fuzz_programs += tests/fuzz/fuzz_codec_state
 tests_fuzz_fuzz_codec_state_SOURCES = tests/fuzz/codec_state.c $(fuzz_common)
 tests_fuzz_fuzz_codec_state_LDFLAGS = $(fuzz_ldflags)
 
+fuzz_tests += tests/fuzz/test_comm
+tests_fuzz_test_comm_SOURCES = tests/fuzz/comm.c tests/fuzz/wire.c tests/fuzz/wire.h tests/reference.c tests/reference.h $(fuzz_replay)
+fuzz_programs += tests/fuzz/fuzz_comm
+tests_fuzz_fuzz_comm_SOURCES = tests/fuzz/comm.c tests/fuzz/wire.c tests/fuzz/wire.h tests/reference.c tests/reference.h $(fuzz_common)
+tests_fuzz_fuzz_comm_LDFLAGS = $(fuzz_ldflags)
+
 fuzz_tests += tests/fuzz/test_frame
 tests_fuzz_test_frame_SOURCES = tests/fuzz/frame.c $(fuzz_replay)
 fuzz_programs += tests/fuzz/fuzz_frame
 tests_fuzz_fuzz_frame_SOURCES = tests/fuzz/frame.c $(fuzz_common)
 tests_fuzz_fuzz_frame_LDFLAGS = $(fuzz_ldflags)
 
+fuzz_tests += tests/fuzz/test_idx
+tests_fuzz_test_idx_SOURCES = tests/fuzz/idx.c examples/digits_draw.c examples/digits_idx.c tests/fuzz/files.c tests/fuzz/files.h $(fuzz_replay)
+fuzz_programs += tests/fuzz/fuzz_idx
+tests_fuzz_fuzz_idx_SOURCES = tests/fuzz/idx.c examples/digits_draw.c examples/digits_idx.c tests/fuzz/files.c tests/fuzz/files.h $(fuzz_common)
+tests_fuzz_fuzz_idx_LDFLAGS = $(fuzz_ldflags)
+
+fuzz_tests += tests/fuzz/test_launchers
+tests_fuzz_test_launchers_SOURCES = tests/fuzz/launchers.c $(fuzz_replay)
+fuzz_programs += tests/fuzz/fuzz_launchers
+tests_fuzz_fuzz_launchers_SOURCES = tests/fuzz/launchers.c $(fuzz_common)
+tests_fuzz_fuzz_launchers_LDFLAGS = $(fuzz_ldflags)
+
 fuzz_tests += tests/fuzz/test_options
 tests_fuzz_test_options_SOURCES = tests/fuzz/options.c $(fuzz_replay)
 fuzz_programs += tests/fuzz/fuzz_options
 tests_fuzz_fuzz_options_SOURCES = tests/fuzz/options.c $(fuzz_common)
 tests_fuzz_fuzz_options_LDFLAGS = $(fuzz_ldflags)
+
+fuzz_tests += tests/fuzz/test_root
+tests_fuzz_test_root_SOURCES = tests/fuzz/root.c $(fuzz_replay)
+fuzz_programs += tests/fuzz/fuzz_root
+tests_fuzz_fuzz_root_SOURCES = tests/fuzz/root.c $(fuzz_common)
+tests_fuzz_fuzz_root_LDFLAGS = $(fuzz_ldflags)
+
+fuzz_tests += tests/fuzz/test_root_file
+tests_fuzz_test_root_file_SOURCES = tests/fuzz/root_file.c $(fuzz_replay)
+fuzz_programs += tests/fuzz/fuzz_root_file
+tests_fuzz_fuzz_root_file_SOURCES = tests/fuzz/root_file.c $(fuzz_common)
+tests_fuzz_fuzz_root_file_LDFLAGS = $(fuzz_ldflags)
+
+fuzz_tests += tests/fuzz/test_shm
+tests_fuzz_test_shm_SOURCES = tests/fuzz/shm.c $(fuzz_replay)
+fuzz_programs += tests/fuzz/fuzz_shm
+tests_fuzz_fuzz_shm_SOURCES = tests/fuzz/shm.c $(fuzz_common)
+tests_fuzz_fuzz_shm_LDFLAGS = $(fuzz_ldflags)
+
+fuzz_tests += tests/fuzz/test_tcp
+tests_fuzz_test_tcp_SOURCES = tests/fuzz/tcp.c $(fuzz_replay)
+fuzz_programs += tests/fuzz/fuzz_tcp
+tests_fuzz_fuzz_tcp_SOURCES = tests/fuzz/tcp.c $(fuzz_common)
+tests_fuzz_fuzz_tcp_LDFLAGS = $(fuzz_ldflags)
+
+fuzz_tests += tests/fuzz/test_trace
+tests_fuzz_test_trace_SOURCES = tests/fuzz/trace.c tools/perf/trace.c tests/fuzz/files.c tests/fuzz/files.h $(fuzz_replay)
+fuzz_programs += tests/fuzz/fuzz_trace
+tests_fuzz_fuzz_trace_SOURCES = tests/fuzz/trace.c tools/perf/trace.c tests/fuzz/files.c tests/fuzz/files.h $(fuzz_common)
+tests_fuzz_fuzz_trace_LDFLAGS = $(fuzz_ldflags)
 
 fuzz_tests += tests/fuzz/test_values
 tests_fuzz_test_values_SOURCES = tests/fuzz/values.c tools/run/parse.c $(fuzz_replay)

@@ -17,7 +17,7 @@ lint_files '*.c' '*.h' '*.h.in' | xargs perl -ne '
             examples    => "examples",
             bench       => "base compress transport collectives tools bench",
             python      => "",
-            tests       => "base compress transport collectives tools tests",
+            tests       => "base compress transport collectives tools examples tests",
         );
     }
     if (my ($open, $path) = /^\s*#\s*include\s*([<"])([^>"]+)/) {

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * The frames of a TCP stream (transport/tcp/conn.c). Input: frames - where the payload goes and how
+ * the header is changed, a byte each, its length (u16), what comes of the payload - until a zero
+ * byte; then how many bytes arrive at a time.
+ */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/util.h"
+#include "tests/fuzz/fuzz.h"
+#include "transport/tcp/conn.h"
+
+#define MOST_FRAMES 16
+#define STREAM_BYTES ((size_t)1 << 20)
+
+static struct {
+    uint8_t bytes[STREAM_BYTES];
+    size_t count;
+    size_t at[MOST_FRAMES]; /* of each frame */
+    uint8_t how[MOST_FRAMES];
+    int frames;
+} stream;
+
+static struct {
+    struct spr_tcp_staging staging;
+    struct spr_tcp_conn conn;
+    struct spr_link link;
+    int headers, payloads;
+    uint8_t *into;
+    enum spr_sink sink;
+    void *tokens[MOST_FRAMES + 1];
+    const uint8_t *lent[MOST_FRAMES + 1];
+    uint32_t lent_bytes[MOST_FRAMES + 1];
+    int token_count;
+} rx;
+
+static spr_status header(struct spr_link *link, const struct spr_frame *f, struct spr_rx *r)
+{
+    const char *why;
+    spr_status status = spr_frame_check(f, &why);
+
+    (void)link;
+    FUZZ_CHECK(rx.headers == rx.payloads && rx.headers < stream.frames);
+    FUZZ_CHECK(memcmp(f, stream.bytes + stream.at[rx.headers], sizeof *f) == 0);
+    uint8_t how = stream.how[rx.headers++];
+    if (status != SPR_OK)
+        return status;
+    if (how & 8)
+        return SPR_ERR_PROTO;
+    rx.sink = r->sink = (enum spr_sink)(how % 3);
+    if (r->sink == SPR_SINK_INTO) {
+        r->into = rx.into = malloc(f->bytes + !f->bytes);
+        FUZZ_CHECK(rx.into);
+    }
+    return SPR_OK;
+}
+
+static void payload(struct spr_link *link, const struct spr_frame *f, const void *data, void *token)
+{
+    const uint8_t *sent = stream.bytes + stream.at[rx.payloads] + SPR_FRAME_BYTES;
+
+    (void)link;
+    rx.payloads++;
+    FUZZ_CHECK(rx.payloads == rx.headers);
+    FUZZ_CHECK((data != NULL) == (rx.sink != SPR_SINK_DROP && f->bytes > 0));
+    FUZZ_CHECK((token != NULL) == (rx.sink == SPR_SINK_BORROW && f->bytes > 0));
+    if (data)
+        FUZZ_CHECK(memcmp(data, sent, f->bytes) == 0);
+    if (token) {
+        rx.lent[rx.token_count] = data;
+        rx.lent_bytes[rx.token_count] = (uint32_t)(sent - stream.bytes);
+        rx.tokens[rx.token_count++] = token;
+    }
+    free(rx.into);
+    rx.into = NULL;
+    if (stream.how[rx.payloads - 1] & 16)
+        spr_tcp_conn_stop(&rx.conn);
+}
+
+static const struct spr_link_events events = {.header = header, .payload = payload};
+
+static void write_stream(struct fuzz_in *in)
+{
+    stream.count = 0;
+    stream.frames = 0;
+    for (uint8_t how; stream.frames < MOST_FRAMES && (how = fuzz_u8(in)) != 0; stream.frames++) {
+        struct spr_frame f = {.type = SPR_FRAME_DATA, .epoch = 1};
+        uint8_t change = fuzz_u8(in);
+
+        f.sequence = (uint32_t)stream.frames;
+        f.bytes = fuzz_u16(in);
+        if (how & 32)
+            f.bytes = f.bytes * 5 % (SPR_FRAME_MAX_PAYLOAD + 1);
+        size_t bytes = f.bytes;
+        if (SPR_FRAME_BYTES + bytes > STREAM_BYTES - stream.count)
+            break;
+        if (change == 1)
+            f.bytes = UINT32_MAX;
+        spr_frame_seal(&f);
+        if (change > 127)
+            ((uint8_t *)&f)[change & 63] ^= 1;
+        stream.how[stream.frames] = how;
+        stream.at[stream.frames] = stream.count;
+        memcpy(stream.bytes + stream.count, &f, sizeof f);
+        stream.count += sizeof f;
+        for (size_t i = 0; i < bytes; i += 61) /* the others do not matter */
+            stream.bytes[stream.count + i] = (uint8_t)(i ^ how);
+        stream.count += bytes;
+    }
+}
+
+/* Give it n bytes. */
+static spr_status arrive(size_t *done, size_t n, const char **why)
+{
+    struct iovec iov[2] = {{NULL, 0}, {NULL, 0}};
+    int count = spr_tcp_conn_want(&rx.conn, iov);
+    size_t moved = 0;
+
+    FUZZ_CHECK(count >= 1 && count <= 2 && iov[0].iov_len > 0);
+    for (int i = 0; i < count && n > 0; i++) {
+        size_t take = spr_min_size(n, iov[i].iov_len);
+        memcpy(iov[i].iov_base, stream.bytes + *done, take);
+        *done += take;
+        moved += take;
+        n -= take;
+    }
+    return spr_tcp_conn_received(&rx.conn, moved, why);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct fuzz_in in = {data, size};
+    struct spr_counters counters = {0};
+    int64_t live = spr_mem_live();
+    spr_status status = SPR_OK;
+    const char *why = NULL;
+    size_t done = 0;
+
+    write_stream(&in);
+    memset(&rx, 0, sizeof rx);
+    spr_tcp_staging_init(&rx.staging);
+    FUZZ_CHECK(spr_tcp_conn_init(&rx.conn, &rx.link, &events, &counters, &rx.staging) == SPR_OK);
+    while (status == SPR_OK && done < stream.count) {
+        size_t n = in.left ? (size_t)fuzz_u8(&in) * (1 + (size_t)fuzz_u8(&in) * 16) : SIZE_MAX;
+        status = arrive(&done, spr_min_size(n + 1 - (n == SIZE_MAX), stream.count - done), &why);
+    }
+    if (status == SPR_OK) {
+        FUZZ_CHECK(rx.payloads == stream.frames && !spr_tcp_conn_mid_frame(&rx.conn));
+    } else {
+        FUZZ_CHECK(status == SPR_ERR_CANCELED || (why && *why));
+    }
+    /* What was lent stays as it was until it is given back. */
+    for (int i = 0; i < rx.token_count; i++) {
+        FUZZ_CHECK(rx.lent[i][0] == stream.bytes[rx.lent_bytes[i]]);
+        spr_tcp_staging_put(&rx.staging, rx.tokens[i]);
+    }
+    spr_tcp_conn_free(&rx.conn);
+    free(rx.into);
+    spr_tcp_staging_destroy(&rx.staging);
+    FUZZ_CHECK(spr_mem_live() == live);
+    return 0;
+}
+
+void fuzz_seeds(void)
+{
+    static const struct {
+        const char *name;
+        uint8_t bytes[24];
+        size_t count;
+    } seeds[] = {
+        {"into", {3, 0, 100, 0, 0}, 5},
+        {"borrow", {1, 0, 100, 0, 1, 0, 0, 0, 1, 0, 0, 90, 0}, 13},
+        {"drop", {2, 0, 100, 0, 2, 0, 0, 50, 0, 10, 0}, 11},
+        {"bulk", {35, 0, 255, 255, 33, 0, 0, 200, 34, 0, 1, 100, 0, 200, 20, 7, 3}, 17},
+        {"bytes", {3, 0, 3, 0, 1, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0}, 17},
+        {"too_long", {3, 1, 8, 0, 0}, 5},
+        {"damaged", {1, 0, 8, 0, 1, 150, 8, 0, 0}, 9},
+        {"refused", {9, 0, 8, 0, 0}, 5},
+        {"stopped", {17, 0, 8, 0, 1, 0, 8, 0, 0}, 9},
+    };
+
+    for (size_t i = 0; i < SPR_ARRAY_LEN(seeds); i++)
+        fuzz_emit(seeds[i].name, seeds[i].bytes, seeds[i].count);
+}
