@@ -17,17 +17,18 @@
 #define LEVEL_OFF (-1)
 
 int spr_log_levels[SPR_SUB_COUNT] = {
-    [SPR_SUB_INIT] = SPR_LOG_TRACE, [SPR_SUB_NET] = SPR_LOG_TRACE,  [SPR_SUB_SHM] = SPR_LOG_TRACE,
-    [SPR_SUB_MEM] = SPR_LOG_TRACE,  [SPR_SUB_COLL] = SPR_LOG_TRACE, [SPR_SUB_CODEC] = SPR_LOG_TRACE,
-    [SPR_SUB_SIM] = SPR_LOG_TRACE,
+    [SPR_SUB_INIT] = SPR_LOG_TRACE, [SPR_SUB_NET] = SPR_LOG_TRACE,
+    [SPR_SUB_SHM] = SPR_LOG_TRACE,  [SPR_SUB_MEM] = SPR_LOG_TRACE,
+    [SPR_SUB_COLL] = SPR_LOG_TRACE, [SPR_SUB_CODEC] = SPR_LOG_TRACE,
+    [SPR_SUB_SIM] = SPR_LOG_TRACE,  [SPR_SUB_WATCH] = SPR_LOG_TRACE,
 };
 
 static const char *const level_names[] = {"error", "warn", "info", "debug", "trace"};
 static const char *const level_tags[] = {"ERROR", "WARN", "INFO", "DEBUG", "TRACE"};
 static const char *const sub_names[SPR_SUB_COUNT] = {
-    [SPR_SUB_INIT] = "init", [SPR_SUB_NET] = "net",   [SPR_SUB_SHM] = "shm",
-    [SPR_SUB_MEM] = "mem",   [SPR_SUB_COLL] = "coll", [SPR_SUB_CODEC] = "codec",
-    [SPR_SUB_SIM] = "sim",
+    [SPR_SUB_INIT] = "init", [SPR_SUB_NET] = "net",     [SPR_SUB_SHM] = "shm",
+    [SPR_SUB_MEM] = "mem",   [SPR_SUB_COLL] = "coll",   [SPR_SUB_CODEC] = "codec",
+    [SPR_SUB_SIM] = "sim",   [SPR_SUB_WATCH] = "watch",
 };
 
 static pthread_once_t environment_once = PTHREAD_ONCE_INIT;

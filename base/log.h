@@ -27,6 +27,7 @@ enum spr_log_sub {
     SPR_SUB_COLL, /* "coll": collectives */
     SPR_SUB_CODEC,
     SPR_SUB_SIM,
+    SPR_SUB_WATCH, /* "watch": who lives */
     SPR_SUB_COUNT
 };
 

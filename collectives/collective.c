@@ -174,6 +174,8 @@ static void complete(spr_request *rq, spr_status status)
     spr_channel_forget(&comm->channel, rq->operation);
     rq->done = true;
     rq->result = status;
+    if (comm->error.status && status == comm->error.status)
+        comm->cause_told = true;
     if (status < 0 && status != SPR_ERR_TOO_SMALL)
         comm->counters.failures++;
     else
@@ -245,6 +247,16 @@ static void fill_options(spr_request *rq, const spr_call_options *options)
         snprintf(rq->name, sizeof rq->name, "%s", options->name);
 }
 
+/* A failure may come between two calls: the first call after it tells what it was. Who was expelled
+ * hears that from every call. */
+static spr_status refusal(spr_comm *comm)
+{
+    bool tell = !comm->cause_told || comm->error.status == SPR_ERR_EXPELLED;
+
+    comm->cause_told = true;
+    return tell ? comm->error.status : SPR_ERR_REVOKED;
+}
+
 /* Under the lock. */
 static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
                               const spr_call_options *options, spr_codec *codec, spr_request **out)
@@ -254,7 +266,7 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
     spr_status status;
 
     if (comm->error.status)
-        return SPR_ERR_REVOKED;
+        return refusal(comm);
     rq = request_get(comm);
     if (!rq)
         return SPR_ERR_NOMEM;

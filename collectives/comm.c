@@ -14,6 +14,7 @@
 #include "base/cpu.h"
 #include "collectives/collective.h"
 #include "collectives/dispute.h"
+#include "collectives/watch.h"
 
 #define TIMER_NS 1000000ull
 
@@ -179,6 +180,7 @@ int spr_comm_progress_locked(spr_comm *comm)
         spr_collective_step(rq);
         events++;
     }
+    spr_comm_take_loss(comm, events);
     check_timers(comm);
     if (comm->error.status && spr_channel_told(&comm->channel))
         events += end_all(comm);
@@ -338,7 +340,7 @@ static bool thread_done(void *arg)
 
     if (comm->thread_stop || (comm->waiters > 0 && !comm->thread_only))
         return true;
-    if (comm->thread_only)
+    if (comm->thread_only || comm->loss.pending)
         return false;
     /* After a failure the others still have to be told. */
     if (comm->error.status && !spr_channel_told(&comm->channel))

@@ -23,6 +23,15 @@
 
 #define SPR_MAX_TRANSPORTS 4
 
+/* A rank that the watch has given up, until the driver acts on it. */
+#define SPR_LOSS_TEXT 160
+struct spr_loss {
+    bool pending;
+    int rank;
+    uint64_t noted_ns;
+    char text[SPR_LOSS_TEXT];
+};
+
 struct spr_comm {
     int rank, size;
     struct spr_options options;
@@ -64,7 +73,10 @@ struct spr_comm {
     bool closing;
     int background; /* work besides `running`: connecting, saying goodbye */
 
+    struct spr_watch *watch; /* NULL: none */
+    struct spr_loss loss;
     struct spr_error error; /* why it was revoked */
+    bool cause_told;        /* ... and a call of the user has returned that */
     uint64_t grace_ns; /* after a failure: until then ABORT frames may still leave; 0 = healthy */
 };
 

@@ -18,6 +18,8 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "collectives/comm.h"
+#include "collectives/watch.h"
+#include "transport/watch/watch.h"
 
 /* How long destroy() waits for the others' goodbye. */
 #define LINGER_NS 100000000ull
@@ -143,6 +145,8 @@ static void describe_self(const spr_comm *comm, struct spr_peer_info *info)
     info->net_namespace = stat("/proc/self/ns/net", &st) == 0 ? (uint64_t)st.st_ino : 0;
     info->pid = (uint32_t)getpid();
     info->uid = (uint32_t)getuid();
+    if (comm->watch)
+        spr_watch_describe(comm->watch, &info->watch);
     gethostname(info->host, sizeof info->host - 1);
     for (int i = 0; i < comm->transport_count; i++) {
         for (size_t k = 0; k < SPR_ARRAY_LEN(known); k++) {
@@ -152,12 +156,6 @@ static void describe_self(const spr_comm *comm, struct spr_peer_info *info)
             known[k].ops->address(comm->transports[i], info->address[known[k].id]);
         }
     }
-}
-
-static bool same_host(const struct spr_peer_info *a, const struct spr_peer_info *b)
-{
-    return !memcmp(a->boot_id, b->boot_id, sizeof a->boot_id) &&
-           a->net_namespace == b->net_namespace;
 }
 
 /* Transports ----------------------------------------------------------------------------------- */
@@ -340,7 +338,7 @@ static void announce(const spr_comm *comm)
                      *text ? ", " : "", comm->transports[i]->ops->name, n);
     }
     for (int r = 0; r < comm->size; r++)
-        local += r != comm->rank && same_host(&comm->peers[r], &comm->peers[comm->rank]);
+        local += r != comm->rank && spr_peer_same_host(&comm->peers[r], &comm->peers[comm->rank]);
     spr_info(SPR_SUB_INIT, "rank %d of %d on host %s (%d ranks here): %s; progress by %s, %s",
              comm->rank, comm->size, comm->peers[comm->rank].host, local, *text ? text : "no links",
              comm->has_thread ? "thread" : "caller", comm->may_spin ? "spinning" : "sleeping");
@@ -383,6 +381,8 @@ static spr_status build(spr_comm *comm, spr_bootstrap *boot, uint64_t deadline_n
     status = check_list(comm->options.transports, error);
     if (status == SPR_OK && comm->size > 1)
         status = open_transports(comm, error);
+    if (status == SPR_OK && comm->size > 1)
+        spr_comm_watch_open(comm);
     if (status == SPR_OK)
         status = exchange(comm, boot, deadline_ns, error);
     if (status == SPR_OK)
@@ -392,6 +392,8 @@ static spr_status build(spr_comm *comm, spr_bootstrap *boot, uint64_t deadline_n
         status = spr_comm_start_thread(comm);
     if (status == SPR_OK && comm->size > 1)
         status = connect_all(comm, deadline_ns, error);
+    if (status == SPR_OK && comm->size > 1)
+        spr_comm_watch_begin(comm);
     return status;
 }
 
@@ -437,6 +439,7 @@ undo_boot:
         boot.close(boot.ctx);
     if (status && comm) {
         spr_comm_stop_thread(comm);
+        spr_comm_watch_close(comm);
         spr_comm_free(comm);
     }
 undo_options:
@@ -496,6 +499,7 @@ void spr_comm_destroy(spr_comm *comm)
     if (comm->size > 1)
         finish(comm);
     pthread_mutex_unlock(&comm->lock);
+    spr_comm_watch_close(comm);
     spr_comm_stop_thread(comm);
     spr_comm_free(comm);
 }

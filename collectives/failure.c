@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "collectives/collective.h"
+#include "collectives/watch.h"
 
 /* After a failure the others are told; at most this long before all links are cut. */
 #define GRACE_NS 200000000ull
@@ -36,6 +37,7 @@ static void compose(spr_comm *comm, const spr_request *rq, spr_status status, in
                  *spr_comm_host(comm, blamed) ? " (host " : "", spr_comm_host(comm, blamed),
                  *spr_comm_host(comm, blamed) ? ")" : "",
                  status == SPR_ERR_RANK_LOST  ? "was lost"
+                 : status == SPR_ERR_EXPELLED ? "was expelled"
                  : status == SPR_ERR_MISMATCH ? "disagrees"
                  : status == SPR_ERR_REVOKED  ? "gave up"
                  : status == SPR_ERR_CANCELED ? "cancelled"
@@ -76,10 +78,12 @@ static void dump_trace(const spr_comm *comm)
 static void fail(spr_comm *comm, const spr_request *failed, spr_status status, int blamed,
                  int told_by, const char *text)
 {
+    char judgement[SPR_LOSS_TEXT];
     struct spr_list *it, *next;
 
     if (comm->error.status)
         return;
+    spr_comm_judge(comm, &status, &blamed, &told_by, &text, judgement);
     if (told_by >= 0)
         spr_error_set(&comm->error, status, blamed, "%s (told by rank %d)", text, told_by);
     else

@@ -25,4 +25,6 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/select.c \
 	collectives/sparse.c \
 	collectives/sparse.h \
-	collectives/sparse_result.c
+	collectives/sparse_result.c \
+	collectives/watch.c \
+	collectives/watch.h

@@ -107,6 +107,11 @@ tests_multi_test_progress_SOURCES = \
 	tests/multi/job.c \
 	tests/multi/job.h \
 	tests/multi/test_progress.c
+test_programs += tests/multi/test_watch
+tests_multi_test_watch_SOURCES = \
+	tests/multi/job.c \
+	tests/multi/job.h \
+	tests/multi/test_watch.c
 test_programs += tests/multi/test_leaving
 tests_multi_test_leaving_SOURCES = \
 	tests/multi/job.c \

@@ -51,6 +51,13 @@ transport_libspr_transport_la_SOURCES += \
 	transport/options.h \
 	transport/transport.h
 
+# Who lives.
+transport_libspr_transport_la_SOURCES += \
+	transport/watch/board.c \
+	transport/watch/board.h \
+	transport/watch/watch.c \
+	transport/watch/watch.h
+
 # Shared memory.
 transport_libspr_transport_la_SOURCES += \
 	transport/shm/connect.c \

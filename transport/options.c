@@ -35,6 +35,10 @@ const struct spr_opt spr_options_table[] = {
     {"trace_dir", "",
      "keep the last events of each rank in files of this directory, as they happen", SPR_OPT_STRING,
      FIELD(trace_dir), NULL, 0, 0},
+    {"suspect", "250ms", "say so when a rank gives no heartbeat for this long", SPR_OPT_TIME,
+     FIELD(suspect_s), NULL, 0.03, 1e6},
+    {"expel", "10", "expel a rank that gives no heartbeat for this long", SPR_OPT_TIME,
+     FIELD(expel_s), NULL, 0.03, 1e6},
     {"shm_slots", "24", "272 KiB slots of shared memory per rank, beyond one per peer",
      SPR_OPT_SIZE, FIELD(shm_slots), NULL, 1, 65536},
 };

@@ -16,15 +16,16 @@ struct spr_options {
     char *congestion;     /* "" = leave the system's */
     int progress;         /* 0 thread, 1 caller */
     double timeout_s, init_timeout_s, warn_s;
-    bool insecure;         /* listen beyond loopback without a secret */
-    bool crc;              /* payload CRC on TCP */
-    size_t eager_bytes;    /* messages up to this are sent without a grant */
-    size_t eager_window;   /* unconsumed eager bytes per link */
-    double spin_s;         /* poll this long before sleeping, when CPUs suffice */
-    size_t zerocopy_bytes; /* SEND_ZC from this size, off-host only; inf = never */
-    char *trace_file;      /* "" = none */
-    char *trace_dir;       /* "" = the flight recorder stays in private memory */
-    size_t shm_slots;      /* 272 KiB slots per rank beyond one per peer */
+    double suspect_s, expel_s; /* no heartbeat */
+    bool insecure;             /* listen beyond loopback without a secret */
+    bool crc;                  /* payload CRC on TCP */
+    size_t eager_bytes;        /* messages up to this are sent without a grant */
+    size_t eager_window;       /* unconsumed eager bytes per link */
+    double spin_s;             /* poll this long before sleeping, when CPUs suffice */
+    size_t zerocopy_bytes;     /* SEND_ZC from this size, off-host only; inf = never */
+    char *trace_file;          /* "" = none */
+    char *trace_dir;           /* "" = the flight recorder stays in private memory */
+    size_t shm_slots;          /* 272 KiB slots per rank beyond one per peer */
 };
 
 extern const struct spr_opt spr_options_table[];

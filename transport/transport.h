@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/counters.h"
@@ -77,6 +78,13 @@ struct spr_link {
 #define SPR_ADDRESS_BYTES 128
 enum { SPR_T_SHM, SPR_T_URING, SPR_T_EPOLL, SPR_T_COUNT }; /* those that exchange addresses */
 
+/* How the peers on the same host find a rank's board (transport/watch/board.h). */
+struct spr_watch_card {
+    uint8_t nonce[16];
+    uint32_t thread, descriptor; /* thread 0: none */
+    uint64_t pid_namespace;      /* inode */
+};
+
 /* What a rank tells all others at start; exchanged by the bootstrap's allgather. Plain bytes. */
 struct spr_peer_info {
     uint32_t version;     /* SPR_FRAME_VERSION */
@@ -87,8 +95,15 @@ struct spr_peer_info {
     uint64_t net_namespace; /* inode */
     uint32_t pid, uid;
     char host[64];
+    struct spr_watch_card watch;
     uint8_t address[SPR_T_COUNT][SPR_ADDRESS_BYTES];
 };
+
+static inline bool spr_peer_same_host(const struct spr_peer_info *a, const struct spr_peer_info *b)
+{
+    return !memcmp(a->boot_id, b->boot_id, sizeof a->boot_id) &&
+           a->net_namespace == b->net_namespace;
+}
 
 struct spr_transport_params {
     int rank, size;

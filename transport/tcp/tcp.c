@@ -135,12 +135,6 @@ static bool find_address(const struct spr_tcp_twin *twin, const struct spr_peer_
     return offers(peer, twin->index, a) || offers(peer, twin->other, a);
 }
 
-static bool same_host(const struct spr_peer_info *a, const struct spr_peer_info *b)
-{
-    return !memcmp(a->boot_id, b->boot_id, sizeof a->boot_id) &&
-           a->net_namespace == b->net_namespace;
-}
-
 bool spr_tcp_usable(struct spr_transport *t, const struct spr_peer_info *mine,
                     const struct spr_peer_info *peer)
 {
@@ -155,7 +149,7 @@ bool spr_tcp_usable(struct spr_transport *t, const struct spr_peer_info *mine,
     if (!offers(mine, twin->index, &other) && offers(peer, twin->other, &other))
         return false;
     return theirs.family == ours.family &&
-           ((!theirs.loopback && !ours.loopback) || same_host(mine, peer));
+           ((!theirs.loopback && !ours.loopback) || spr_peer_same_host(mine, peer));
 }
 
 /* Links -----------------------------------------------------------------------------------------*/
