@@ -142,8 +142,10 @@ def progress(text):
 
 def measure_once(row, number):
     """One round of one row."""
+    load = os.getloadavg()[0]
     try:
         sample = row.source.measure()
+        sample.load = load
         row.samples.append(sample)
         progress(f"  {row.name}: {sample.p50 / 1e3:.3f} ms")
     except (Failed, OSError, ValueError, KeyError) as error:

@@ -41,6 +41,7 @@ wrong_usage() {
 wrong_usage --frobnicate
 wrong_usage --hosts 1
 wrong_usage --rate fast
+wrong_usage --rate 0gbit
 wrong_usage --elements 0
 wrong_usage --only dense,nonsense
 wrong_usage dense
@@ -57,6 +58,33 @@ python3 -c 'import json, sys
 data = json.load(open(sys.argv[1]))
 assert data["schema"] == 1 and len(data["rows"]) == 2 and all(row["error"] for row in data["rows"])
 assert all(goal["yes"] is None for goal in data["goals"])' "$folder/json" || fail "the JSON"
+
+# What the report says of made-up times: losing is said, wrong results are no reference, goals are judged by pairs.
+python3 -B - "$top_srcdir/bench" >"$folder/out" 2>"$folder/err" <<'END' || fail "the report"
+import sys, types
+sys.path.insert(0, sys.argv[1])
+import plan, report
+from peers import Sample
+
+def row(name, part, kind, times, wrong=0):
+    samples = [Sample(us, us, us, 1, wrong=wrong, relerr=0.5) for us in times]
+    return plan.Row(name, name, part, types.SimpleNamespace(kind=kind), len(times), samples)
+
+rows = [row("gloo", "network", "gloo", [100, 200, 300]), row("dense", "network", "sparring", [101, 220, 270]),
+        row("openmpi-ring", "network", "openmpi", [1], wrong=3), row("sparse-1", "network", "sparring", [25]),
+        row("sparse-10", "network", "sparring", [250]), row("compressed-1", "network", "sparring", [50]),
+        row("local-shm", "local", "sparring", [50]), row("local-openmpi-shm", "local", "openmpi", [60])]
+assert report.best(rows[:6]).name == "gloo"
+assert plan.pair_ratio(rows[1], rows[0])[0] == 1.01
+answers = [(goal["yes"], goal["reached"]) for goal in report.goals(rows)]
+assert answers == [(True, 1.01), (None, None), (None, None), (None, None), (True, 8), (False, 0.8), (False, 4),
+                   (False, 1.2), (None, None), (None, None), (None, None)], answers
+report.print_rows(rows[:6], "made up", 1, "us")
+END
+expect out '^  sparse-10 .* 0\.80 .*LOSES to dense gloo'
+expect out '^  sparse-1  .* 8\.00 '
+expect out '^  compressed-1 .* 4\.00 .*LOSSY'
+! grep '^  sparse-1  .*LOSES' "$folder/out" || fail "sparse-1 does not lose"
 
 if ! "$top_builddir/tools/sparring-run" -n 2 --emulate 1gbit -- true 2>/dev/null; then
     echo "no emulated network here: the rest is skipped"
