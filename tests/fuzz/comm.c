@@ -263,7 +263,8 @@ static void check_result(const struct operation *o, int rank)
     const char *result = in_place ? o->in[rank] : o->out[rank];
     double bound;
 
-    FUZZ_CHECK(!o->odd);
+    /* The root of a broadcast in small pieces may be done before the others have called. */
+    FUZZ_CHECK(!o->odd || (o->kind == BROADCAST && rank == o->root));
     if (o->kind == BARRIER || o->kind == COMPRESSED)
         return;
     for (size_t i = 0; i < o->out_count; i++) {

@@ -40,6 +40,12 @@ fuzz_programs += tests/fuzz/fuzz_comm
 tests_fuzz_fuzz_comm_SOURCES = tests/fuzz/comm.c tests/fuzz/wire.c tests/fuzz/wire.h tests/reference.c tests/reference.h $(fuzz_common)
 tests_fuzz_fuzz_comm_LDFLAGS = $(fuzz_ldflags)
 
+fuzz_tests += tests/fuzz/test_event
+tests_fuzz_test_event_SOURCES = tests/fuzz/event.c $(fuzz_replay)
+fuzz_programs += tests/fuzz/fuzz_event
+tests_fuzz_fuzz_event_SOURCES = tests/fuzz/event.c $(fuzz_common)
+tests_fuzz_fuzz_event_LDFLAGS = $(fuzz_ldflags)
+
 fuzz_tests += tests/fuzz/test_frame
 tests_fuzz_test_frame_SOURCES = tests/fuzz/frame.c $(fuzz_replay)
 fuzz_programs += tests/fuzz/fuzz_frame
@@ -81,6 +87,12 @@ tests_fuzz_test_shm_SOURCES = tests/fuzz/shm.c $(fuzz_replay)
 fuzz_programs += tests/fuzz/fuzz_shm
 tests_fuzz_fuzz_shm_SOURCES = tests/fuzz/shm.c $(fuzz_common)
 tests_fuzz_fuzz_shm_LDFLAGS = $(fuzz_ldflags)
+
+fuzz_tests += tests/fuzz/test_shm_view
+tests_fuzz_test_shm_view_SOURCES = tests/fuzz/shm_view.c $(fuzz_replay)
+fuzz_programs += tests/fuzz/fuzz_shm_view
+tests_fuzz_fuzz_shm_view_SOURCES = tests/fuzz/shm_view.c $(fuzz_common)
+tests_fuzz_fuzz_shm_view_LDFLAGS = $(fuzz_ldflags)
 
 fuzz_tests += tests/fuzz/test_tcp
 tests_fuzz_test_tcp_SOURCES = tests/fuzz/tcp.c $(fuzz_replay)
