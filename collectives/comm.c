@@ -55,6 +55,34 @@ static void on_note(void *ctx, int rank, const struct spr_frame *f, const void *
     spr_dispute_note(ctx, rank, f, data);
 }
 
+static spr_status link_to_self(spr_comm *comm)
+{
+    const struct spr_transport_params params = {
+        .rank = comm->rank,
+        .size = comm->size,
+        .epoch = comm->channel.epoch,
+        .options = &comm->options,
+        .events = &spr_channel_link_events,
+        .up = &comm->channel,
+        .clock = comm->clock,
+        .counters = &comm->counters,
+        .trace = comm->trace,
+    };
+    const struct spr_transport_ops *ops = &spr_transport_self;
+    struct spr_transport **self = &comm->transports[0];
+    struct spr_error error = {0};
+    struct spr_link *link;
+    spr_status status = ops->open(&params, self, &error);
+
+    if (status)
+        return status;
+    comm->transport_count = 1;
+    status = ops->connect(*self, comm->rank, NULL, &link, &error);
+    if (status == SPR_OK)
+        spr_channel_attach(&comm->channel, link, false);
+    return status;
+}
+
 spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
                         const struct spr_clock *clock, spr_comm **out)
 {
@@ -92,6 +120,8 @@ spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
                  ? spr_channel_init(&comm->channel, rank, size, 1, &comm->options, clock,
                                     &comm->counters, comm->trace)
                  : SPR_ERR_NOMEM;
+    if (status == SPR_OK)
+        status = link_to_self(comm);
     if (status) {
         memset(&comm->options, 0, sizeof comm->options); /* still the caller's */
         spr_comm_free(comm);

@@ -40,7 +40,7 @@ struct spr_comm {
     struct spr_counters counters;
     struct spr_trace *trace;
     struct spr_channel channel;
-    struct spr_transport *transports[SPR_MAX_TRANSPORTS];
+    struct spr_transport *transports[SPR_MAX_TRANSPORTS]; /* the first is self */
     int transport_count;
     struct spr_peer_info *peers; /* size entries; NULL under simulation */
     struct spr_memory memory;
@@ -80,8 +80,8 @@ struct spr_comm {
     uint64_t grace_ns; /* after a failure: until then ABORT frames may still leave; 0 = healthy */
 };
 
-/* An empty communicator of given rank and size: no links yet. Used by spr_comm_create and by the
- * simulator. Takes over *options (strings included). */
+/* An empty communicator of given rank and size, linked to nobody but itself. Used by
+ * spr_comm_create and by the simulator. Takes over *options (strings included). */
 spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
                         const struct spr_clock *clock, spr_comm **comm);
 /* Free; links must be gone or unused. */

@@ -99,15 +99,16 @@ static bool listed(const char *list, const char *name)
     return false;
 }
 
+/* self is there in any case; a rank alone may ask for nothing else. */
 static spr_status check_list(const char *list, struct spr_error *error)
 {
-    char word[32], names[64] = "auto";
+    char word[32], names[64] = "auto,self";
 
     for (size_t i = 0; i < SPR_ARRAY_LEN(known); i++)
-        snprintf(names + strlen(names), sizeof names - strlen(names), ", %s", known[i].name);
+        snprintf(names + strlen(names), sizeof names - strlen(names), ",%s", known[i].name);
     for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
         snprintf(word, sizeof word, "%.*s", (int)strcspn(p, ","), p);
-        if (!listed(names, word) && !strstr(names, word))
+        if (!listed(names, word))
             return spr_error_set(error, SPR_ERR_INVALID, -1,
                                  "unknown transport '%s' in '%s': there is %s", word, list, names);
     }
@@ -201,6 +202,7 @@ static spr_status open_transports(spr_comm *comm, struct spr_error *error)
 {
     const char *list = comm->options.transports;
     bool any = listed(list, "auto"), have_tcp = false;
+    int without = comm->transport_count;
     spr_status status = SPR_OK;
 
     for (size_t k = 0; status == SPR_OK && k < SPR_ARRAY_LEN(known); k++) {
@@ -215,7 +217,7 @@ static spr_status open_transports(spr_comm *comm, struct spr_error *error)
             comm->thread_only |= known[k].id == SPR_T_URING;
         }
     }
-    if (status == SPR_OK && comm->transport_count == 0)
+    if (status == SPR_OK && comm->transport_count == without)
         status = spr_error_set(error, SPR_ERR_UNSUPPORTED, comm->rank, "no transport of '%s' works",
                                list);
     return status;
@@ -250,7 +252,7 @@ static bool links_complete(void *arg)
 {
     const spr_comm *comm = arg;
 
-    return comm->channel.links_up == comm->size - 1 || comm->error.status;
+    return comm->channel.links_up == comm->size || comm->error.status;
 }
 
 /* "rank 3 (host b)" for each peer without a link. */
@@ -331,7 +333,7 @@ static void announce(const spr_comm *comm)
     for (int i = 0; i < comm->transport_count; i++) {
         int n = 0;
         for (int r = 0; r < comm->size; r++)
-            n += comm->channel.peers[r].link &&
+            n += r != comm->rank && comm->channel.peers[r].link &&
                  comm->channel.peers[r].link->transport == comm->transports[i];
         if (n)
             snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s to %d ranks",

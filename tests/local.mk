@@ -23,7 +23,8 @@ test_programs = \
 	tests/unit/test_compress_state \
 	tests/unit/test_compress_topk \
 	tests/unit/test_frame \
-	tests/unit/test_memory
+	tests/unit/test_memory \
+	tests/unit/test_transport_self
 test_scripts =
 
 # Start-up: the handshake, the secret, launchers, ranks that meet.

@@ -179,7 +179,7 @@ void spr_channel_send(struct spr_channel *ch, struct spr_send *s)
     struct spr_channel_peer *p = &ch->peers[s->peer];
     struct early *grant;
 
-    assert(s->bytes <= SPR_FRAME_MAX_PAYLOAD && s->peer != ch->rank);
+    assert(s->bytes <= SPR_FRAME_MAX_PAYLOAD);
     spr_list_init(&s->node);
     if (ch->status || p->down || p->left) {
         spr_channel_fail(p, SPR_ERR_RANK_LOST, "the rank has left");
@@ -211,7 +211,7 @@ void spr_channel_receive(struct spr_channel *ch, struct spr_recv *r)
     struct spr_channel_peer *p = &ch->peers[r->peer];
     struct early *e;
 
-    assert(r->capacity <= SPR_FRAME_MAX_PAYLOAD && r->peer != ch->rank);
+    assert(r->capacity <= SPR_FRAME_MAX_PAYLOAD);
     spr_list_init(&r->node);
     r->data = NULL;
     r->token = NULL;
@@ -344,6 +344,14 @@ void spr_channel_note(struct spr_channel *ch, int peer, enum spr_frame_type type
 
 /* Stopping ------------------------------------------------------------------------------------- */
 
+/* Nothing need be said to oneself. */
+static bool hears(const struct spr_channel *ch, int rank)
+{
+    const struct spr_link *link = ch->peers[rank].link;
+
+    return rank != ch->rank && link && link->state == SPR_LINK_UP;
+}
+
 static void cancel_waiting(struct spr_channel_peer *p, spr_status status)
 {
     while (!spr_list_empty(&p->waiting)) {
@@ -399,7 +407,7 @@ void spr_channel_stop(struct spr_channel *ch, spr_status status, int blamed, con
     ch->blamed = blamed;
     for (int r = 0; r < ch->size; r++) {
         struct spr_channel_peer *p = &ch->peers[r];
-        if (p->link && p->link->state == SPR_LINK_UP)
+        if (hears(ch, r))
             spr_channel_send_control(p, SPR_FRAME_ABORT, 0, 0, 0, (uint32_t)blamed,
                                      (uint64_t)(uint32_t)status, text, bytes);
         cancel_waiting(p, status);
@@ -444,7 +452,7 @@ void spr_channel_kill(struct spr_channel *ch)
 void spr_channel_bye(struct spr_channel *ch, uint32_t next_operation)
 {
     for (int r = 0; r < ch->size; r++)
-        if (ch->peers[r].link && ch->peers[r].link->state == SPR_LINK_UP)
+        if (hears(ch, r))
             spr_channel_send_control(&ch->peers[r], SPR_FRAME_BYE, 0, 0, 0, next_operation, 0, NULL,
                                      0);
 }

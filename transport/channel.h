@@ -62,7 +62,7 @@ struct spr_recv {
 
 struct spr_channel_peer {
     struct spr_channel *channel;
-    struct spr_link *link; /* NULL: this rank itself, or not connected yet */
+    struct spr_link *link; /* NULL: not connected yet */
     int rank;
     bool checksum;    /* payload CRC on this link */
     bool left;        /* said BYE, or ABORT */
@@ -116,7 +116,7 @@ struct spr_channel {
     struct spr_channel_events events;
     struct spr_channel_peer *peers; /* size entries */
     struct spr_pool control_pool, early_pool;
-    int links_up;
+    int links_up;      /* that of this rank to itself is one of them */
     size_t frames_out; /* handed to transports, not yet sent() */
     spr_status status; /* SPR_OK, or why the channel stopped */
     int blamed;        /* ... because of this rank; -1: of none */
@@ -164,7 +164,7 @@ void spr_channel_stop(struct spr_channel *ch, spr_status status, int blamed, con
 bool spr_channel_told(const struct spr_channel *ch);
 /* Cut all links; everything under way is returned by the transports' next progress. */
 void spr_channel_kill(struct spr_channel *ch);
-/* Say BYE on all links: all operations before `next_operation` are complete here. */
+/* Say BYE to all peers: all operations before `next_operation` are complete here. */
 void spr_channel_bye(struct spr_channel *ch, uint32_t next_operation);
 /* All peers said BYE or are down. */
 bool spr_channel_all_left(const struct spr_channel *ch);

@@ -58,6 +58,9 @@ transport_libspr_transport_la_SOURCES += \
 	transport/watch/watch.c \
 	transport/watch/watch.h
 
+# A rank to itself.
+transport_libspr_transport_la_SOURCES += transport/self/self.c
+
 # Shared memory.
 transport_libspr_transport_la_SOURCES += \
 	transport/shm/connect.c \

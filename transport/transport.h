@@ -165,6 +165,7 @@ struct spr_transport {
     struct spr_transport_params params;
 };
 
-extern const struct spr_transport_ops spr_transport_shm, spr_transport_uring, spr_transport_epoll;
+extern const struct spr_transport_ops spr_transport_self, spr_transport_shm, spr_transport_uring,
+    spr_transport_epoll;
 
 #endif

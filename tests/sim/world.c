@@ -33,13 +33,14 @@ static void add_rank(struct world *w, int rank)
         .counters = &comm->counters,
         .trace = comm->trace,
     };
-    must(spr_sim_open(w->sim, &params, &comm->transports[0]));
-    comm->transport_count = 1;
+    struct spr_transport **sim = &comm->transports[comm->transport_count];
+    must(spr_sim_open(w->sim, &params, sim));
+    comm->transport_count++;
     for (int peer = 0; peer < w->ranks; peer++) {
         struct spr_link *link;
         if (peer == rank)
             continue;
-        must(comm->transports[0]->ops->connect(comm->transports[0], peer, NULL, &link, &error));
+        must((*sim)->ops->connect(*sim, peer, NULL, &link, &error));
         spr_channel_attach(&comm->channel, link, true);
     }
     w->comms[rank] = comm;
