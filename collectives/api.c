@@ -125,6 +125,36 @@ spr_status spr_barrier(spr_comm *comm, const spr_call_options *options)
     RUN(dense_plan(&plan, comm, SPR_C_BARRIER, NULL, NULL, 0, SPR_FP32, SPR_SUM, 0));
 }
 
+static spr_status sendrecv_plan(struct spr_plan *plan, const spr_comm *comm, const void *send,
+                                void *recv, size_t count, spr_dtype dtype, int shift)
+{
+    spr_status status =
+        dense_plan(plan, comm, SPR_C_SENDRECV, send, recv, count, dtype, SPR_SUM, 0);
+    uintptr_t from = (uintptr_t)send, to = (uintptr_t)recv;
+    size_t bytes = count * spr_dtype_size(dtype);
+
+    if (status)
+        return status;
+    if (from < to + bytes && to < from + bytes)
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm->rank,
+                             "rank %d: the buffers of a sendrecv overlap", comm->rank);
+    plan->root = shift;
+    return SPR_OK;
+}
+
+spr_status spr_isendrecv(spr_comm *comm, const void *send, void *recv, size_t count,
+                         spr_dtype dtype, int shift, const spr_call_options *options,
+                         spr_request **request)
+{
+    POST(sendrecv_plan(&plan, comm, send, recv, count, dtype, shift));
+}
+
+spr_status spr_sendrecv(spr_comm *comm, const void *send, void *recv, size_t count, spr_dtype dtype,
+                        int shift, const spr_call_options *options)
+{
+    RUN(sendrecv_plan(&plan, comm, send, recv, count, dtype, shift));
+}
+
 /* Sparse --------------------------------------------------------------------------------------- */
 
 static spr_status sparse_plan(struct spr_plan *plan, const spr_comm *comm, const spr_sparse *send,

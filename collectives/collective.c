@@ -13,7 +13,8 @@
 #define ARENA_BLOCK_BYTES ((size_t)64 << 10)
 
 const char *const spr_collective_names[SPR_C_COUNT] = {
-    "allreduce", "reduce_scatter", "allgather", "broadcast", "barrier", "sparse_allreduce",
+    "allreduce", "reduce_scatter",   "allgather", "broadcast",
+    "barrier",   "sparse_allreduce", "sendrecv",
 };
 
 /* Messages ------------------------------------------------------------------------------------- */
@@ -336,6 +337,9 @@ spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
     status = post_locked(comm, plan, options, codec, out);
     if (status == SPR_OK) {
         spr_collective_step(*out);
+        /* A rank alone has no thread, and waits for nobody. */
+        while (comm->size == 1 && !(*out)->done && spr_comm_progress_locked(comm) > 0)
+            ;
         if (!soon || comm->thread_only || comm->driving)
             spr_comm_kick(comm);
     }

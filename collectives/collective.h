@@ -24,6 +24,7 @@ enum spr_collective {
     SPR_C_BROADCAST,
     SPR_C_BARRIER,
     SPR_C_SPARSE_ALLREDUCE,
+    SPR_C_SENDRECV,
     SPR_C_COUNT
 };
 extern const char *const spr_collective_names[SPR_C_COUNT];
@@ -33,7 +34,7 @@ struct spr_plan {
     enum spr_collective collective;
     spr_dtype dtype;
     spr_op op;
-    int root;
+    int root;     /* sendrecv: the shift */
     size_t count; /* elements; see dense.h. Sparse: elements of the vector */
     const void *send;
     void *recv;
@@ -145,5 +146,6 @@ extern const struct spr_algorithm spr_reduce_scatter_direct, spr_allgather_direc
 extern const struct spr_algorithm spr_broadcast_direct, spr_broadcast_flat;
 extern const struct spr_algorithm spr_barrier_dissemination;
 extern const struct spr_algorithm spr_sparse_direct;
+extern const struct spr_algorithm spr_sendrecv_direct;
 
 #endif

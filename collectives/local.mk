@@ -23,6 +23,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/reduce.h \
 	collectives/ring.c \
 	collectives/select.c \
+	collectives/sendrecv.c \
 	collectives/sparse.c \
 	collectives/sparse.h \
 	collectives/sparse_result.c \

@@ -89,6 +89,13 @@ tests_sim_test_calls_LDADD = transport/libspr-sim.la $(LDADD)
 test_programs += tests/sim/test_hostile
 tests_sim_test_hostile_SOURCES = tests/sim/test_hostile.c $(sim_world)
 tests_sim_test_hostile_LDADD = transport/libspr-sim.la $(LDADD)
+test_programs += tests/sim/test_sendrecv
+tests_sim_test_sendrecv_SOURCES = \
+	tests/reference.c \
+	tests/reference.h \
+	tests/sim/test_sendrecv.c \
+	$(sim_world)
+tests_sim_test_sendrecv_LDADD = transport/libspr-sim.la $(LDADD) -lm
 test_programs += tests/sim/test_stress
 tests_sim_test_stress_SOURCES = \
 	tests/reference.c \
@@ -135,6 +142,14 @@ faults = tests/multi/faults.c tests/multi/faults.h tests/multi/job.c tests/multi
 test_programs += tests/multi/test_faults_kill
 tests_multi_test_faults_kill_SOURCES = tests/multi/test_faults_kill.c $(faults)
 soak_programs += tests/multi/test_faults_kill
+test_programs += tests/multi/test_sendrecv
+tests_multi_test_sendrecv_SOURCES = \
+	tests/multi/job.c \
+	tests/multi/job.h \
+	tests/multi/test_sendrecv.c \
+	tests/reference.c \
+	tests/reference.h
+tests_multi_test_sendrecv_LDADD = $(LDADD) -lm
 
 # The same, of several files.
 test_programs += \

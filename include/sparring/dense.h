@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * Dense collectives. `count` is in elements of `dtype`. Buffers belong to the caller and must not
- * be touched while the request runs. All ranks pass the same count, dtype, op and root and post in
- * the same order. Results are bit-identical on all ranks.
+ * be touched while the request runs. All ranks pass the same count, dtype, op, root and shift
+ * and post in the same order. What all ranks get is bit-identical on all of them.
  *
  * Errors of all: INVALID (argument), NOMEM, and while running MISMATCH (ranks disagree: only this
- * operation fails, on all of them), or RANK_LOST, DEADLINE, REVOKED, PROTO, CORRUPT, LINK, CANCELED,
- * after which the communicator is revoked.
+ * operation fails, on all of them), or RANK_LOST, DEADLINE, REVOKED, PROTO, CORRUPT, LINK,
+ * CANCELED, after which the communicator is revoked.
  */
 #ifndef SPARRING_DENSE_H
 #define SPARRING_DENSE_H
@@ -57,6 +57,15 @@ spr_status spr_ibroadcast(spr_comm *comm, void *buffer, size_t count, spr_dtype 
                           const spr_call_options *options, spr_request **request);
 spr_status spr_broadcast(spr_comm *comm, void *buffer, size_t count, spr_dtype dtype, int root,
                          const spr_call_options *options);
+
+/* Rank r sends its count elements of send to rank (r + shift) mod size and receives those of rank
+ * (r - shift) mod size. `shift` is any int, the same on all ranks; a multiple of size copies a
+ * rank's own. send and recv must not overlap: INVALID. */
+spr_status spr_isendrecv(spr_comm *comm, const void *send, void *recv, size_t count,
+                         spr_dtype dtype, int shift, const spr_call_options *options,
+                         spr_request **request);
+spr_status spr_sendrecv(spr_comm *comm, const void *send, void *recv, size_t count, spr_dtype dtype,
+                        int shift, const spr_call_options *options);
 
 /* Completes on no rank before all ranks called it. */
 spr_status spr_ibarrier(spr_comm *comm, const spr_call_options *options, spr_request **request);
