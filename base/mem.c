@@ -5,6 +5,7 @@
  */
 #include "base/mem.h"
 
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "base/mem_count.h"
 #include "base/util.h"
 
-static _Atomic int64_t live;
+static _Atomic int64_t live, live_bytes;
 static _Atomic uint64_t fail_countdown; /* 0 = never; 1 = the next one fails */
 
 bool spr_mem_count_try(void)
@@ -24,15 +25,16 @@ bool spr_mem_count_try(void)
     return n != 1;
 }
 
-void spr_mem_count_add(int64_t change)
+void spr_mem_count_add(int64_t change, int64_t bytes)
 {
     atomic_fetch_add_explicit(&live, change, memory_order_relaxed);
+    atomic_fetch_add_explicit(&live_bytes, bytes, memory_order_relaxed);
 }
 
 static void *counted(void *p)
 {
     if (p)
-        spr_mem_count_add(1);
+        spr_mem_count_add(1, (int64_t)malloc_usable_size(p));
     return p;
 }
 
@@ -51,12 +53,15 @@ void *spr_calloc(size_t n, size_t bytes)
 
 void *spr_realloc(void *p, size_t bytes)
 {
+    int64_t before = (int64_t)malloc_usable_size(p); /* 0 of NULL */
     void *q;
 
     if (!spr_mem_count_try())
         return NULL;
     q = realloc(p, bytes ? bytes : 1);
-    return p ? q : counted(q);
+    if (q)
+        spr_mem_count_add(p == NULL, (int64_t)malloc_usable_size(q) - before);
+    return q;
 }
 
 char *spr_strdup(const char *s)
@@ -71,7 +76,7 @@ void spr_free(void *p)
 {
     if (!p)
         return;
-    spr_mem_count_add(-1);
+    spr_mem_count_add(-1, -(int64_t)malloc_usable_size(p));
     free(p);
 }
 
@@ -90,3 +95,5 @@ void *spr_aligned_alloc(size_t alignment, size_t bytes)
 void spr_mem_fail_nth(uint64_t n) { atomic_store(&fail_countdown, n); }
 
 int64_t spr_mem_live(void) { return atomic_load(&live); }
+
+int64_t spr_mem_live_bytes(void) { return atomic_load(&live_bytes); }

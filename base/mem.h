@@ -22,6 +22,8 @@ void *spr_aligned_alloc(size_t alignment, size_t bytes);
 void spr_mem_fail_nth(uint64_t n);
 /* Allocations not yet freed (0 when nothing leaks). */
 int64_t spr_mem_live(void);
+/* Their bytes, as the allocator rounds them up; of pages, as they were asked for. */
+int64_t spr_mem_live_bytes(void);
 
 /* Anonymous pages, zeroed; aligned to SPR_HUGE_PAGE with MADV_HUGEPAGE when bytes is at least that.
  * The rest of the last page belongs to the caller too. Counts as one allocation. NULL on failure.

@@ -10,7 +10,7 @@
 
 /* Called before each allocation; false: a test wants this one to fail. */
 bool spr_mem_count_try(void);
-/* Allocations made (+) or freed (-). */
-void spr_mem_count_add(int64_t change);
+/* Allocations made (+) or freed (-), and their bytes. */
+void spr_mem_count_add(int64_t change, int64_t bytes);
 
 #endif

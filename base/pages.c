@@ -61,7 +61,7 @@ void *spr_pages_alloc(size_t bytes)
         return NULL;
     p = length >= SPR_HUGE_PAGE ? map_huge(length) : map(length);
     if (p)
-        spr_mem_count_add(1);
+        spr_mem_count_add(1, (int64_t)bytes);
     return p;
 }
 
@@ -70,7 +70,7 @@ void spr_pages_free(void *p, size_t bytes)
     if (!p)
         return;
     munmap(p, mapped_bytes(bytes));
-    spr_mem_count_add(-1);
+    spr_mem_count_add(-1, -(int64_t)bytes);
 }
 
 static void warn_not_locked(size_t bytes, int saved_errno)

@@ -33,6 +33,7 @@ static bool aligned(const void *p, size_t alignment) { return (uintptr_t)p % ali
 
 static void every_allocation_is_counted(void **state)
 {
+    int64_t bytes = spr_mem_live_bytes();
     void *p[6];
 
     (void)state;
@@ -47,14 +48,17 @@ static void every_allocation_is_counted(void **state)
     assert_true(is_zero(p[1], 100));
     assert_string_equal(p[3], "text");
     assert_true(aligned(p[4], 256));
+    assert_in_range(spr_mem_live_bytes() - bytes, 145, 1000);
     p[2] = spr_realloc(p[2], 100000);
     assert_int_equal(spr_mem_live(), 6);
+    assert_in_range(spr_mem_live_bytes() - bytes, 100135, 110000);
     for (int i = 0; i < 5; i++)
         spr_free(p[i]);
     spr_free(NULL);
     spr_pages_free(p[5], 10);
     spr_pages_free(NULL, 10);
     assert_int_equal(spr_mem_live(), 0);
+    assert_int_equal(spr_mem_live_bytes(), bytes);
 }
 
 static void nothing_is_a_valid_size(void **state)
