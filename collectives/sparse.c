@@ -68,7 +68,7 @@ static size_t encode_next(spr_request *rq, int owner)
     uint32_t windows = spr_blocks_windows(&s->blocks, (uint32_t)owner);
     uint32_t next = s->sent_windows[owner];
 
-    spr_chunk_writer_init(w, &s->blocks, (uint32_t)owner, SPR_SPARSE_MAX_WINDOWS, w->max_entries,
+    spr_chunk_writer_init(w, &s->blocks, (uint32_t)owner, s->most_windows, w->max_entries,
                           s->writer_scratch);
     spr_chunk_writer_begin(w, next);
     for (; next < windows; next++) {
@@ -223,8 +223,7 @@ static bool harvest(spr_request *rq)
     spr_chunk_writer_window(w, n);
     s->merged++;
     s->next_rank = 0;
-    if (last || w->count * 6 > SPR_SPARSE_TARGET_BYTES || !spr_chunk_writer_room(w, SPR_WINDOW) ||
-        w->windows == SPR_SPARSE_MAX_WINDOWS) {
+    if (last || w->count * 6 > SPR_SPARSE_TARGET_BYTES || !spr_chunk_writer_room(w, s->span)) {
         if (!send_union(rq, last))
             return false;
         spr_chunk_writer_begin(w, s->merged);
@@ -378,23 +377,25 @@ static bool make_senders(spr_request *rq)
 static bool make_work_space(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
-    size_t max_entries = SPR_WINDOW + SPR_SPARSE_TARGET_BYTES / 6 + 64;
-    size_t scratch = spr_chunk_writer_scratch(SPR_SPARSE_MAX_WINDOWS, max_entries);
+    /* A vector of one window per owner is sent in one chunk. */
+    size_t max_entries =
+        s->most_windows == 1 ? s->span : SPR_WINDOW + SPR_SPARSE_TARGET_BYTES / 6 + 64;
+    size_t scratch = spr_chunk_writer_scratch(s->most_windows, max_entries);
     void *union_scratch = spr_arena_alloc(&rq->arena, scratch);
     size_t size = (size_t)rq->comm->size;
 
     s->writer_scratch = spr_arena_alloc(&rq->arena, scratch);
-    s->accumulator = spr_arena_alloc(&rq->arena, SPR_WINDOW * sizeof(float));
-    s->touched = spr_arena_alloc(&rq->arena, SPR_WINDOW / 8);
+    s->accumulator = spr_arena_alloc(&rq->arena, s->span * sizeof(float));
+    s->touched = spr_arena_alloc(&rq->arena, s->span / 8);
     s->kept = spr_arena_alloc(&rq->arena, size * sizeof(struct spr_kept *));
     s->kept_tail = spr_arena_alloc(&rq->arena, size * sizeof(struct spr_kept *));
     if (!union_scratch || !s->writer_scratch || !s->accumulator || !s->touched || !s->kept ||
         !s->kept_tail)
         return false;
-    spr_chunk_writer_init(&s->writer, &s->blocks, 0, SPR_SPARSE_MAX_WINDOWS, max_entries,
+    spr_chunk_writer_init(&s->writer, &s->blocks, 0, s->most_windows, max_entries,
                           s->writer_scratch);
-    spr_chunk_writer_init(&s->union_writer, &s->blocks, (uint32_t)rq->comm->rank,
-                          SPR_SPARSE_MAX_WINDOWS, max_entries, union_scratch);
+    spr_chunk_writer_init(&s->union_writer, &s->blocks, (uint32_t)rq->comm->rank, s->most_windows,
+                          max_entries, union_scratch);
     spr_chunk_writer_begin(&s->union_writer, 0);
     return true;
 }
@@ -423,12 +424,18 @@ static spr_status start(spr_request *rq)
 {
     struct spr_sparse_state *s = spr_arena_alloc(&rq->arena, sizeof *s);
     const struct spr_plan *plan = &rq->plan;
+    uint32_t most;
 
     if (!s)
         return SPR_ERR_NOMEM;
     rq->state = s;
     choose_blocks(&s->blocks, plan->count, rq->comm->size);
     s->windows = spr_blocks_windows(&s->blocks, (uint32_t)rq->comm->rank);
+    /* Owner 0 has the most and the longest. */
+    most = spr_blocks_windows(&s->blocks, 0);
+    s->most_windows = (uint32_t)spr_min_size(spr_max_size(most, 1), SPR_SPARSE_MAX_WINDOWS);
+    s->span = most ? spr_blocks_window_len(&s->blocks, 0, 0) : 1;
+    s->span = (uint32_t)spr_align_up(s->span, 64);
     s->offsets =
         spr_arena_alloc(&rq->arena, (spr_blocks_count(&s->blocks) + 1) * sizeof *s->offsets);
     if (!s->offsets)

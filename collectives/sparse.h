@@ -41,8 +41,10 @@ struct spr_kept {
 
 struct spr_sparse_state {
     struct spr_blocks blocks;
-    uint32_t windows;  /* of ours */
-    uint32_t *offsets; /* of our list, by block */
+    uint32_t windows;      /* of ours */
+    uint32_t span;         /* positions of the longest window of any owner, rounded up to 64 */
+    uint32_t most_windows; /* in a chunk */
+    uint32_t *offsets;     /* of our list, by block */
     /* Step 1, as a sender: */
     uint32_t *sent_windows;   /* [size]: windows of that owner encoded so far */
     uint32_t *sent_chunks;    /* [size] */
@@ -54,8 +56,8 @@ struct spr_sparse_state {
     struct spr_stream *contributions; /* [size] */
     uint32_t merged;                  /* windows summed and harvested */
     int next_rank;                    /* whose entries of window `merged` are added next */
-    float *accumulator;               /* SPR_WINDOW */
-    uint64_t *touched;                /* SPR_WINDOW bits */
+    float *accumulator;               /* span */
+    uint64_t *touched;                /* span bits */
     /* Step 2: */
     struct spr_chunk_writer union_writer;
     uint32_t union_chunks;

@@ -76,7 +76,7 @@ struct reader {
     struct spr_chunk chunk;
     bool open;
     size_t at, count; /* in the window's entries below */
-    uint32_t *index;  /* SPR_WINDOW */
+    uint32_t *index;  /* span */
     float *value;
 };
 
@@ -92,7 +92,7 @@ static void read_window(const spr_request *rq, struct reader *r, uint32_t owner,
         (void)spr_chunk_open(&r->chunk, r->kept->data, r->kept->bytes, &s->blocks, owner, w, &why);
         r->open = true;
     }
-    r->count = spr_chunk_list(&r->chunk, 1.0f, r->index, r->value, SPR_WINDOW);
+    r->count = spr_chunk_list(&r->chunk, 1.0f, r->index, r->value, s->span);
     if (w + 1 == r->chunk.first_window + r->chunk.windows) {
         r->open = false;
         r->kept = r->kept->next;
@@ -132,8 +132,8 @@ spr_status spr_sparse_list(spr_request *rq)
     readers = spr_arena_alloc(&rq->arena, size * sizeof *readers);
     for (size_t o = 0; readers && o < size; o++) {
         readers[o].kept = s->kept[o];
-        readers[o].index = spr_arena_alloc(&rq->arena, (SPR_WINDOW + 16) * sizeof(uint32_t));
-        readers[o].value = spr_arena_alloc(&rq->arena, (SPR_WINDOW + 16) * sizeof(float));
+        readers[o].index = spr_arena_alloc(&rq->arena, (s->span + 16) * sizeof(uint32_t));
+        readers[o].value = spr_arena_alloc(&rq->arena, (s->span + 16) * sizeof(float));
         if (!readers[o].index || !readers[o].value)
             readers = NULL;
     }

@@ -60,7 +60,7 @@ struct spr_chunk_writer {
     uint32_t owner;
     uint32_t first_window, windows;
     uint32_t max_windows;
-    size_t count, max_entries; /* max_entries >= SPR_WINDOW */
+    size_t count, max_entries; /* max_entries >= the owner's longest window */
     size_t positions, bitmap_words;
     uint16_t *pos;
     float *val;
@@ -110,7 +110,7 @@ spr_status spr_chunk_open(struct spr_chunk *c, const void *data, size_t bytes,
                           const struct spr_blocks *blocks, uint32_t owner, uint32_t expected_first,
                           const char **why);
 /* Visit the next window: acc[pos] += value for each entry, touched bit set. acc: SPR_WINDOW floats,
- * touched: SPR_WINDOW / 64 words. */
+ * touched: SPR_WINDOW / 64 words; of a shorter window its length, rounded up to 64. */
 void spr_chunk_add(struct spr_chunk *c, float *acc, uint64_t *touched);
 /* Visit the next window: dense[global position] = value * scale. */
 void spr_chunk_scatter(struct spr_chunk *c, float scale, float *dense);

@@ -140,7 +140,7 @@ size_t spr_chunk_bound(enum spr_vtype v, size_t windows)
  */
 static size_t writer_room(size_t max_entries)
 {
-    return spr_align_up(max_entries + SPR_WINDOW + 16, 32);
+    return spr_align_up(max_entries + spr_min_size(max_entries, SPR_WINDOW) + 16, 32);
 }
 
 size_t spr_chunk_writer_scratch(uint32_t max_windows, size_t max_entries)
@@ -152,7 +152,8 @@ size_t spr_chunk_writer_scratch(uint32_t max_windows, size_t max_entries)
 void spr_chunk_writer_init(struct spr_chunk_writer *w, const struct spr_blocks *blocks,
                            uint32_t owner, uint32_t max_windows, size_t max_entries, void *scratch)
 {
-    assert(max_entries >= SPR_WINDOW && max_windows > 0);
+    assert(max_entries >= spr_min_u64(SPR_WINDOW, spr_blocks_local(blocks, owner)) &&
+           max_windows > 0);
     *w = (struct spr_chunk_writer){
         .blocks = blocks,
         .owner = owner,
