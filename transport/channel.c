@@ -181,9 +181,14 @@ void spr_channel_send(struct spr_channel *ch, struct spr_send *s)
 
     assert(s->bytes <= SPR_FRAME_MAX_PAYLOAD);
     spr_list_init(&s->node);
-    if (ch->status || p->down || p->left) {
+    if (ch->status || spr_channel_never_comes(p, s->operation)) {
         spr_channel_fail(p, SPR_ERR_RANK_LOST, "the rank has left");
         s->done(s, ch->status);
+        return;
+    }
+    if (p->left) { /* it has no use for the message, so the operation was rejected: news of it comes
+                    */
+        spr_list_push_back(&p->waiting, &s->node);
         return;
     }
     if (s->eager && eager_fits(p, s->bytes)) {

@@ -267,7 +267,12 @@ static bool missed(const struct spr_channel_peer *p)
         if (spr_channel_never_comes(p, spr_list_entry(it, struct spr_recv, node)->operation))
             return true;
     }
-    return !spr_list_empty(&p->waiting) || p->receiving;
+    spr_list_for_each(it, &p->waiting)
+    {
+        if (spr_channel_never_comes(p, spr_list_entry(it, struct spr_send, node)->operation))
+            return true;
+    }
+    return p->receiving != NULL;
 }
 
 /* The peer is done with the job. Whoever still needs it has lost it. */
