@@ -92,7 +92,7 @@ void *spr_aligned_alloc(size_t alignment, size_t bytes)
     return counted(p);
 }
 
-void spr_mem_fail_nth(uint64_t n) { atomic_store(&fail_countdown, n); }
+uint64_t spr_mem_fail_nth(uint64_t n) { return atomic_exchange(&fail_countdown, n); }
 
 int64_t spr_mem_live(void) { return atomic_load(&live); }
 

@@ -18,8 +18,9 @@ void spr_free(void *p);
 /* Aligned to `alignment` (a power of two, at least sizeof(void *)); free with spr_free. */
 void *spr_aligned_alloc(size_t alignment, size_t bytes);
 
-/* Tests: the n-th allocation from now (1 = the next) fails once; 0 = never. Process-wide. */
-void spr_mem_fail_nth(uint64_t n);
+/* Tests: the n-th allocation from now (1 = the next) fails once; 0 = never. Process-wide. Returns
+ * what was left of the previous n; 0: that allocation has failed. */
+uint64_t spr_mem_fail_nth(uint64_t n);
 /* Allocations not yet freed (0 when nothing leaks). */
 int64_t spr_mem_live(void);
 /* Their bytes, as the allocator rounds them up; of pages, as they were asked for. */

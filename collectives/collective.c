@@ -344,6 +344,9 @@ spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
             spr_comm_kick(comm);
     }
     pthread_mutex_unlock(&comm->lock);
+    if (status && status != SPR_ERR_REVOKED) /* unless there is a better text */
+        (void)spr_error_set(spr_thread_error(), status, comm->rank, "rank %d: %s: %s", comm->rank,
+                            spr_collective_names[plan->collective], spr_status_string(status));
     return status;
 }
 

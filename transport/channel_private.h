@@ -30,6 +30,9 @@ void spr_channel_deliver_early(struct spr_channel_peer *p, struct spr_recv *r, s
 void spr_channel_drop_early(struct spr_channel_peer *p, struct early *e);
 /* Fail the communicator because of a peer. */
 void spr_channel_fail(struct spr_channel_peer *p, spr_status status, const char *text);
+/* Who is to blame for a failure on the link to this peer: want of memory or descriptors is this
+ * rank's own. */
+int spr_channel_culprit(const struct spr_channel_peer *p, spr_status status);
 /* Has the peer gone without taking part in this operation? One that said BYE has sent all that was
  * needed of it for earlier ones. */
 bool spr_channel_never_comes(const struct spr_channel_peer *p, uint32_t operation);

@@ -31,7 +31,12 @@ void spr_channel_fail(struct spr_channel_peer *p, spr_status status, const char 
 
     if (ch->status)
         return;
-    ch->events.failed(ch->events.ctx, status, p->rank, -1, text);
+    ch->events.failed(ch->events.ctx, status, spr_channel_culprit(p, status), -1, text);
+}
+
+int spr_channel_culprit(const struct spr_channel_peer *p, spr_status status)
+{
+    return status == SPR_ERR_NOMEM || status == SPR_ERR_SYSTEM ? p->channel->rank : p->rank;
 }
 
 void spr_channel_report_credit(struct spr_channel_peer *p)
@@ -73,7 +78,7 @@ struct early *spr_channel_keep(struct spr_channel_peer *p, enum early_kind kind,
     }
     e = spr_pool_get(&p->channel->early_pool);
     if (!e) {
-        spr_channel_fail(p, SPR_ERR_NOMEM, "no memory for what it sent ahead");
+        spr_channel_fail(p, SPR_ERR_NOMEM, "no memory for what a rank sent ahead");
         return NULL;
     }
     *e = (struct early){
@@ -97,6 +102,8 @@ static spr_status keep_data(struct spr_channel_peer *p, const struct spr_frame *
         return SPR_ERR_PROTO;
     }
     data = spr_malloc(f->bytes ? f->bytes : 1);
+    if (!data)
+        spr_channel_fail(p, SPR_ERR_NOMEM, "no memory for what a rank sent ahead");
     e = data ? spr_channel_keep(p, EARLY_DATA, f) : NULL;
     if (!e) {
         spr_free(data);
@@ -416,10 +423,10 @@ void spr_channel_on_down(struct spr_link *link, spr_status why, const char *text
     p->down = true;
     spr_trace_add(ch->trace, spr_now_ns(ch->clock), SPR_EV_LINK_DOWN, p->rank,
                   (uint64_t)(uint32_t)why, 0, 0);
-    if (!ch->status && (!p->left || missed(p)))
-        ch->events.failed(ch->events.ctx,
-                          why == SPR_ERR_PROTO || why == SPR_ERR_CORRUPT ? why : SPR_ERR_RANK_LOST,
-                          p->rank, -1, text);
+    if (why != SPR_ERR_PROTO && why != SPR_ERR_CORRUPT && spr_channel_culprit(p, why) == p->rank)
+        why = SPR_ERR_RANK_LOST;
+    if (!p->left || missed(p))
+        spr_channel_fail(p, why, text);
     p->receiving = NULL;
     if (p->arriving)
         spr_channel_drop_early(p, p->arriving);

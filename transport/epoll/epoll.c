@@ -47,7 +47,7 @@ static int lost(struct link *l, spr_status why, const char *text)
 {
     /* The first error is the cause, not the end of file after it; but "broken pipe" says less. */
     if (l->tx_error && l->tx_error != EPIPE)
-        spr_tcp_lose(&l->tcp, SPR_ERR_LINK, l->tx_text);
+        spr_tcp_lose(&l->tcp, spr_tcp_errno_status(l->tx_error), l->tx_text);
     else
         spr_tcp_lose(&l->tcp, why, text);
     return 1;
@@ -78,7 +78,8 @@ static int receive(struct link *l)
         }
         if (n < 0) {
             char text[80];
-            return steps + lost(l, SPR_ERR_LINK, spr_tcp_errno_text(errno, text, sizeof text));
+            spr_status why_lost = spr_tcp_errno_status(errno);
+            return steps + lost(l, why_lost, spr_tcp_errno_text(errno, text, sizeof text));
         }
         if (n == 0)
             return steps + lost(l, SPR_ERR_LINK,

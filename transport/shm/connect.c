@@ -140,6 +140,14 @@ static spr_status wait_for(struct spr_shm *t, struct spr_shm_conn *c, uint32_t e
     return SPR_IN_PROGRESS;
 }
 
+/* A socket call failed: because of the peer, or for want of something here. */
+static spr_status errno_status(int error)
+{
+    bool ours = error == ENOMEM || error == ENOBUFS || error == EMFILE || error == ENFILE;
+
+    return ours ? SPR_ERR_SYSTEM : SPR_ERR_LINK;
+}
+
 /* ---- The states. SPR_OK: go on in the next state; SPR_IN_PROGRESS: wait. ---- */
 
 static spr_status step_idle(struct spr_shm *t, struct spr_shm_conn *c)
@@ -160,7 +168,7 @@ static spr_status step_idle(struct spr_shm *t, struct spr_shm_conn *c)
         if (error == EAGAIN || error == EINTR)
             return SPR_IN_PROGRESS; /* a full backlog: again at the next tick */
         c->why = error == ECONNREFUSED ? "nobody listens: the process has ended" : strerror(error);
-        return SPR_ERR_LINK;
+        return errno_status(error);
     }
     if (!spr_shm_same_user(c->socket, &c->pid)) {
         c->why = "another user listens there";
@@ -254,7 +262,7 @@ static spr_status send_hello(struct spr_shm *t, struct spr_shm_conn *c)
     if (n < 0 && (errno == EAGAIN || errno == EINTR || errno == ETOOMANYREFS))
         return SPR_IN_PROGRESS;
     c->why = n < 0 ? strerror(errno) : "a message was cut";
-    return SPR_ERR_LINK;
+    return n < 0 ? errno_status(errno) : SPR_ERR_LINK;
 }
 
 /* Take the descriptors out of a message. All of them, so that none leaks. Returns how many came. */
@@ -327,13 +335,17 @@ static spr_status receive_hello(struct spr_shm *t, struct spr_shm_conn *c)
         return SPR_IN_PROGRESS;
     if (n <= 0) {
         c->why = n < 0 ? strerror(errno) : "closed during the exchange of descriptors";
-        return SPR_ERR_LINK;
+        return n < 0 ? errno_status(errno) : SPR_ERR_LINK;
     }
     count = take_fds(&m, fds);
-    if (n != (ssize_t)sizeof(hello) || count != FD_COUNT || (m.msg_flags & MSG_CTRUNC))
+    if (count < FD_COUNT && (m.msg_flags & MSG_CTRUNC)) {
+        c->why = "this process has no descriptors left (ulimit -n)";
+        status = SPR_ERR_SYSTEM;
+    } else if (n != (ssize_t)sizeof(hello) || count != FD_COUNT || (m.msg_flags & MSG_CTRUNC)) {
         c->why = "expected two descriptors";
-    else
+    } else {
         status = take_hello(t, c, &hello, fds);
+    }
     for (int i = 0; i < FD_COUNT; i++)
         if (fds[i] >= 0)
             close(fds[i]); /* the memory stays mapped without it */

@@ -103,7 +103,8 @@ spr_status spr_shm_sockets_open(struct spr_shm *t, struct spr_error *error)
         spr_shm_epoll_set(t, EPOLL_CTL_ADD, t->bell, EPOLLIN | EPOLLET, &t->bell_source) < 0 ||
         spr_shm_epoll_set(t, EPOLL_CTL_ADD, t->timer, EPOLLIN, &t->timer_source) < 0 ||
         spr_shm_epoll_set(t, EPOLL_CTL_ADD, t->listener, EPOLLIN, &t->listener_source) < 0)
-        return spr_error_errno(error, SPR_ERR_SYSTEM, -1, errno, "descriptors to sleep on");
+        return spr_error_errno(error, SPR_ERR_SYSTEM, -1, errno,
+                               "cannot create descriptors to sleep on");
     return SPR_OK;
 }
 

@@ -85,6 +85,13 @@ const char *spr_tcp_errno_text(int error, char *text, size_t bytes)
     return text;
 }
 
+spr_status spr_tcp_errno_status(int error)
+{
+    bool ours = error == ENOMEM || error == ENOBUFS || error == EMFILE || error == ENFILE;
+
+    return ours ? SPR_ERR_NOMEM : SPR_ERR_LINK;
+}
+
 void spr_tcp_close_politely(int fd)
 {
     char trash[4096];

@@ -169,6 +169,8 @@ spr_status spr_tcp_socket_options(int fd, const struct spr_options *options,
 void spr_tcp_congestion_name(int fd, char *name, size_t bytes);
 /* "connection refused": errno in the style of the log. */
 const char *spr_tcp_errno_text(int error, char *text, size_t bytes);
+/* What an error of a socket means: LINK, or NOMEM when it is this host that lacks something. */
+spr_status spr_tcp_errno_status(int error);
 uint64_t spr_tcp_seconds_ns(double seconds);
 
 #endif

@@ -80,7 +80,7 @@ void uring_lose(struct uring_transport *t, struct uring_link *l, spr_status why,
     l->ending = true;
     /* The first error is the cause, not the end of file after it; but "broken pipe" says less. */
     if (l->tx_error && l->tx_error != EPIPE) {
-        why = SPR_ERR_LINK;
+        why = spr_tcp_errno_status(l->tx_error);
         text = l->tx_text;
     }
     l->why = why;
@@ -157,7 +157,8 @@ static int complete_rx(struct uring_transport *t, struct uring_link *l, int resu
     if (l->ending || l->tcp.over || again(result))
         return 0;
     if (result < 0) {
-        uring_lose(t, l, SPR_ERR_LINK, spr_tcp_errno_text(-result, text, sizeof text));
+        uring_lose(t, l, spr_tcp_errno_status(-result),
+                   spr_tcp_errno_text(-result, text, sizeof text));
         return 0;
     }
     if (result == 0) {
