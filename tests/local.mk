@@ -150,6 +150,14 @@ tests_multi_test_sendrecv_SOURCES = \
 	tests/reference.c \
 	tests/reference.h
 tests_multi_test_sendrecv_LDADD = $(LDADD) -lm
+test_programs += tests/multi/test_faults_torture
+tests_multi_test_faults_torture_SOURCES = tests/multi/test_faults_torture.c $(faults)
+tests_multi_test_faults_torture_LDFLAGS = $(AM_LDFLAGS) \
+	-Wl,--wrap=accept4 -Wl,--wrap=bind -Wl,--wrap=connect -Wl,--wrap=epoll_create1 -Wl,--wrap=epoll_ctl \
+	-Wl,--wrap=eventfd -Wl,--wrap=fcntl -Wl,--wrap=ftruncate -Wl,--wrap=getifaddrs -Wl,--wrap=getrandom \
+	-Wl,--wrap=io_uring_queue_init_params -Wl,--wrap=io_uring_register -Wl,--wrap=listen \
+	-Wl,--wrap=memfd_create -Wl,--wrap=mmap -Wl,--wrap=open -Wl,--wrap=pthread_create -Wl,--wrap=recvmsg \
+	-Wl,--wrap=sendmsg -Wl,--wrap=socket -Wl,--wrap=timerfd_create
 
 # The same, of several files.
 test_programs += \

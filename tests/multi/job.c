@@ -24,6 +24,7 @@ void (*job_prepare)(struct job *job, int rank);
 
 /* A user-supplied bootstrap: an allgather in shared memory. */
 struct job_exchange {
+    _Atomic int broken;
     _Atomic int arrived[ROUNDS];
     char data[ROUNDS][JOB_MAX][SLOT_BYTES];
 };
@@ -55,6 +56,8 @@ static spr_status exchange_test(void *ctx, void *request)
     struct ticket *t = request;
 
     (void)ctx;
+    if (atomic_load(&t->job->exchange->broken))
+        return SPR_ERR_LINK;
     if (atomic_load(&t->job->exchange->arrived[t->round]) < t->job->size)
         return SPR_IN_PROGRESS;
     for (int r = 0; r < t->job->size; r++)
@@ -65,6 +68,15 @@ static spr_status exchange_test(void *ctx, void *request)
 }
 
 static void exchange_close(void *ctx) { free(ctx); }
+
+void job_break(struct job *job) { atomic_store(&job->exchange->broken, 1); }
+
+void job_renew(struct job *job)
+{
+    for (int i = 0; i < ROUNDS; i++)
+        atomic_store(&job->exchange->arrived[i], 0);
+    atomic_store(&job->exchange->broken, 0);
+}
 
 void job_options(struct job *job, int rank, spr_comm_options *options, spr_bootstrap *bootstrap)
 {

@@ -45,6 +45,10 @@ bool job_wait(struct job *job, double seconds);
 void job_expect_success(struct job *job, double seconds);
 /* In a rank: the options the communicator is made with, for tests that make their own. */
 void job_options(struct job *job, int rank, spr_comm_options *options, spr_bootstrap *bootstrap);
+/* In a rank: nobody shall wait for it in an allgather of the bootstrap. */
+void job_break(struct job *job);
+/* In one rank while no other is in spr_comm_create: another communicator can be made. */
+void job_renew(struct job *job);
 _Noreturn void job_rank_failed(const char *file, int line, const char *condition);
 
 #endif
