@@ -53,9 +53,9 @@ struct direct {
     size_t segment, total;        /* elements; all segments but the last are equally long */
     size_t chunk, element;        /* elements; bytes */
     bool eager;
-    uint32_t own;                       /* chunks of our segment */
-    uint32_t finished;                  /* of these, summed and stored */
-    int next_rank;                      /* whose contribution to chunk `finished` is added next */
+    uint32_t own;      /* chunks of our segment */
+    uint32_t finished; /* of these, summed and stored */
+    int next_rank;     /* whose contribution to chunk `finished` is added next, from rank 1 on */
     uint32_t wanted_chunk, wanted_peer; /* next contribution to ask for */
     void *accumulator;
     struct peer *peers;
@@ -206,6 +206,32 @@ static void release(spr_request *rq, struct spr_in *in)
     d->staging[slot] = NULL;
 }
 
+/* Add the next contribution to chunk `finished`, the first two at once: each byte is read once, and
+ * the last sum goes to its place. False: one has not arrived. */
+static bool add_next(spr_request *rq)
+{
+    struct direct *d = rq->state;
+    const struct spr_plan *plan = &rq->plan;
+    int size = rq->comm->size, rank = d->next_rank;
+    const struct spr_reduce_two two = {plan->dtype, plan->op, rank == 1, rank == size - 1, size};
+    size_t n = chunk_length(d, rq->comm->rank, d->finished);
+    void *out = two.last ? target(rq, rq->comm->rank, d->finished) : d->accumulator;
+    const void *a = d->accumulator, *b;
+    struct spr_in *in_a = NULL, *in_b;
+
+    b = contribution(rq, rank, d->finished, &in_b);
+    if (b && two.first)
+        a = contribution(rq, 0, d->finished, &in_a);
+    if (!a || !b)
+        return false;
+    spr_reduce_two(&two, out, a, b, n);
+    if (in_a)
+        release(rq, in_a);
+    if (in_b)
+        release(rq, in_b);
+    return true;
+}
+
 /* Add what has arrived, strictly in rank order. */
 static void sum(spr_request *rq)
 {
@@ -214,22 +240,16 @@ static void sum(spr_request *rq)
     uint64_t begin = spr_now_ns(rq->comm->clock);
 
     while (d->finished < d->own) {
-        size_t n = chunk_length(d, rq->comm->rank, d->finished);
-        for (; d->next_rank < rq->comm->size; d->next_rank++) {
-            struct spr_in *in;
-            const void *x = contribution(rq, d->next_rank, d->finished, &in);
-            if (!x)
+        for (; d->next_rank < rq->comm->size; d->next_rank++)
+            if (!add_next(rq))
                 goto out;
-            if (d->next_rank == 0)
-                spr_reduce_load(plan->dtype, d->accumulator, x, n);
-            else
-                spr_reduce_add(plan->dtype, plan->op, d->accumulator, x, n);
-            if (in)
-                release(rq, in);
+        if (rq->comm->size == 1) {
+            size_t n = chunk_length(d, 0, d->finished);
+            spr_reduce_load(plan->dtype, d->accumulator, source(rq, 0, d->finished), n);
+            spr_reduce_store(plan->dtype, plan->op, target(rq, 0, d->finished), d->accumulator, n,
+                             1);
         }
-        spr_reduce_store(plan->dtype, plan->op, target(rq, rq->comm->rank, d->finished),
-                         d->accumulator, n, rq->comm->size);
-        d->next_rank = 0;
+        d->next_rank = 1;
         d->finished++;
     }
 out:
@@ -384,6 +404,7 @@ static spr_status start(spr_request *rq, bool reduce, bool scatter, bool gather_
     choose_chunk(d, rq->comm);
     d->own = segment_chunks(d, rq->comm->rank);
     d->finished = reduce || scatter ? 0 : d->own;
+    d->next_rank = 1;
     d->peers = spr_arena_alloc(&rq->arena, size * sizeof *d->peers);
     d->contributions = spr_arena_alloc(&rq->arena, WINDOWS * size * sizeof *d->contributions);
     d->staging = spr_arena_alloc(&rq->arena, WINDOWS * size * sizeof *d->staging);

@@ -19,11 +19,18 @@
 #define ADD_INT32(a, b) ((int32_t)((uint32_t)(a) + (uint32_t)(b)))
 #define ADD_INT64(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
 
+/* The vectors are the same or do not overlap, so nothing depends on an earlier iteration. */
+#if defined(__clang__)
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define INDEPENDENT _Pragma("GCC ivdep")
+#endif
 #define LOOP(name, type, expression)                                                               \
-    static void name(type *restrict acc, const type *restrict x, size_t n)                         \
+    static void name(type *out, const type *a, const type *b, size_t n)                            \
     {                                                                                              \
+        INDEPENDENT                                                                                \
         for (size_t i = 0; i < n; i++)                                                             \
-            acc[i] = expression(acc[i], x[i]);                                                     \
+            out[i] = expression(a[i], b[i]);                                                       \
     }
 
 LOOP(add_float, float, ADD)
@@ -39,14 +46,29 @@ LOOP(add_int64, int64_t, ADD_INT64)
 LOOP(min_int64, int64_t, MIN_INT)
 LOOP(max_int64, int64_t, MAX_INT)
 
-static void reduce_float(spr_op op, float *acc, const float *x, size_t n)
+static void combine(spr_dtype dtype, spr_op op, void *out, const void *a, const void *b, size_t n)
 {
-    (op == SPR_MIN ? min_float : op == SPR_MAX ? max_float : add_float)(acc, x, n);
+    switch (dtype) {
+    case SPR_FP64:
+        (op == SPR_MIN ? min_double : op == SPR_MAX ? max_double : add_double)(out, a, b, n);
+        break;
+    case SPR_INT32:
+        (op == SPR_MIN ? min_int32 : op == SPR_MAX ? max_int32 : add_int32)(out, a, b, n);
+        break;
+    case SPR_INT64:
+        (op == SPR_MIN ? min_int64 : op == SPR_MAX ? max_int64 : add_int64)(out, a, b, n);
+        break;
+    default: /* fp32, and the accumulators of fp16 and bf16 */
+        (op == SPR_MIN ? min_float : op == SPR_MAX ? max_float : add_float)(out, a, b, n);
+        break;
+    }
 }
+
+static bool is_half(spr_dtype dtype) { return dtype == SPR_FP16 || dtype == SPR_BF16; }
 
 size_t spr_reduce_acc_size(spr_dtype dtype)
 {
-    return dtype == SPR_FP16 || dtype == SPR_BF16 ? sizeof(float) : spr_dtype_size(dtype);
+    return is_half(dtype) ? sizeof(float) : spr_dtype_size(dtype);
 }
 
 void spr_reduce_load(spr_dtype dtype, void *acc, const void *x, size_t n)
@@ -59,36 +81,19 @@ void spr_reduce_load(spr_dtype dtype, void *acc, const void *x, size_t n)
         memcpy(acc, x, n * spr_dtype_size(dtype));
 }
 
-static void reduce_half(spr_dtype dtype, spr_op op, float *acc, const uint16_t *x, size_t n)
-{
-    float piece[PIECE];
-
-    for (size_t i = 0; i < n; i += PIECE) {
-        size_t m = spr_min_size(PIECE, n - i);
-        spr_reduce_load(dtype, piece, x + i, m);
-        reduce_float(op, acc + i, piece, m);
-    }
-}
-
 void spr_reduce_add(spr_dtype dtype, spr_op op, void *acc, const void *x, size_t n)
 {
-    switch (dtype) {
-    case SPR_FP32:
-        reduce_float(op, acc, x, n);
-        break;
-    case SPR_FP64:
-        (op == SPR_MIN ? min_double : op == SPR_MAX ? max_double : add_double)(acc, x, n);
-        break;
-    case SPR_FP16:
-    case SPR_BF16:
-        reduce_half(dtype, op, acc, x, n);
-        break;
-    case SPR_INT32:
-        (op == SPR_MIN ? min_int32 : op == SPR_MAX ? max_int32 : add_int32)(acc, x, n);
-        break;
-    default:
-        (op == SPR_MIN ? min_int64 : op == SPR_MAX ? max_int64 : add_int64)(acc, x, n);
-        break;
+    float piece[PIECE], *sum = acc;
+    const uint16_t *halves = x;
+
+    if (!is_half(dtype)) {
+        combine(dtype, op, acc, acc, x, n);
+        return;
+    }
+    for (size_t i = 0; i < n; i += PIECE) {
+        size_t m = spr_min_size(PIECE, n - i);
+        spr_reduce_load(dtype, piece, halves + i, m);
+        combine(dtype, op, sum + i, sum + i, piece, m);
     }
 }
 
@@ -130,10 +135,43 @@ static void store_half(spr_dtype dtype, spr_op op, uint16_t *out, const float *a
 
 void spr_reduce_store(spr_dtype dtype, spr_op op, void *out, const void *acc, size_t n, int ranks)
 {
-    if (dtype == SPR_FP16 || dtype == SPR_BF16)
+    if (is_half(dtype))
         store_half(dtype, op, out, acc, n, ranks);
     else if (op == SPR_AVG)
         divide(dtype, out, acc, n, ranks);
     else if (out != acc && n > 0)
         memcpy(out, acc, n * spr_dtype_size(dtype));
+}
+
+/* One piece of spr_reduce_two; the vectors begin there. */
+static void two_piece(const struct spr_reduce_two *r, void *out, const void *a, const void *b,
+                      size_t n)
+{
+    float x[PIECE], y[PIECE];
+    void *sum = out;
+
+    if (is_half(r->dtype)) {
+        spr_reduce_load(r->dtype, y, b, n);
+        b = y;
+        if (r->first)
+            spr_reduce_load(r->dtype, x, a, n);
+        if (r->first)
+            a = x;
+        if (r->last)
+            sum = x;
+    }
+    combine(r->dtype, r->op, sum, a, b, n);
+    if (r->last)
+        spr_reduce_store(r->dtype, r->op, out, sum, n, r->ranks);
+}
+
+void spr_reduce_two(const struct spr_reduce_two *r, void *out, const void *a, const void *b,
+                    size_t n)
+{
+    size_t element = spr_dtype_size(r->dtype), wide = spr_reduce_acc_size(r->dtype);
+    size_t out_element = r->last ? element : wide, a_element = r->first ? element : wide;
+
+    for (size_t i = 0; i < n; i += PIECE)
+        two_piece(r, (char *)out + i * out_element, (const char *)a + i * a_element,
+                  (const char *)b + i * element, spr_min_size(PIECE, n - i));
 }

@@ -6,6 +6,8 @@
 #ifndef SPR_COLLECTIVES_REDUCE_H
 #define SPR_COLLECTIVES_REDUCE_H
 
+#include <stdbool.h>
+
 #include <sparring/types.h>
 
 /* Bytes of one accumulator element. */
@@ -14,6 +16,16 @@ size_t spr_reduce_acc_size(spr_dtype dtype);
 void spr_reduce_load(spr_dtype dtype, void *acc, const void *x, size_t n);
 /* acc[i] = acc[i] op x[i]. */
 void spr_reduce_add(spr_dtype dtype, spr_op op, void *acc, const void *x, size_t n);
+/* out[i] = a[i] op b[i], in one pass. out may be a or b when the types are equal. */
+struct spr_reduce_two {
+    spr_dtype dtype;
+    spr_op op;
+    bool first; /* a has elements; else accumulator elements. b has elements always */
+    bool last;  /* out gets elements, for AVG divided by `ranks`; else accumulator elements */
+    int ranks;
+};
+void spr_reduce_two(const struct spr_reduce_two *r, void *out, const void *a, const void *b,
+                    size_t n);
 /* out[i] = acc[i], for AVG divided by `ranks`. out may be acc when the types are equal. */
 void spr_reduce_store(spr_dtype dtype, spr_op op, void *out, const void *acc, size_t n, int ranks);
 

@@ -24,6 +24,7 @@ test_programs = \
 	tests/unit/test_compress_topk \
 	tests/unit/test_frame \
 	tests/unit/test_memory \
+	tests/unit/test_reduce \
 	tests/unit/test_transport_self
 test_scripts =
 
