@@ -64,6 +64,7 @@ static void published_values_come_out(void **state)
     check_published(definition);
     check_published(spr_crc32c_scalar);
     check_published(spr_crc32c);
+    check_published(spr_crc32c_cold);
 }
 
 static void tables_follow_the_definition(void **state)
@@ -74,16 +75,25 @@ static void tables_follow_the_definition(void **state)
                          definition((uint32_t)n, buffer, n));
 }
 
-/* Lengths around the sizes of the streams, at all alignments. */
+static void check_around(size_t bytes)
+{
+    for (size_t n = bytes - 9; n <= bytes + 9; n++) {
+        assert_int_equal(spr_crc32c(1, buffer + 3, n), spr_crc32c_scalar(1, buffer + 3, n));
+        assert_int_equal(spr_crc32c_cold(1, buffer + 3, n), spr_crc32c_scalar(1, buffer + 3, n));
+    }
+}
+
+/* Lengths around the sizes of the streams and blocks, at all alignments. */
 static void check_against_tables(uint64_t seed)
 {
     struct spr_rng rng = {.seed = seed};
 
     for (size_t n = 0; n < 2000; n++)
         assert_int_equal(spr_crc32c(0, buffer, n), spr_crc32c_scalar(0, buffer, n));
-    for (size_t around = 6144; around <= 4 * 6144; around += 6144)
-        for (size_t n = around - 9; n <= around + 9; n++)
-            assert_int_equal(spr_crc32c(1, buffer + 3, n), spr_crc32c_scalar(1, buffer + 3, n));
+    for (size_t i = 1; i <= 4; i++) {
+        check_around(i * 6144);
+        check_around(i * 4352);
+    }
     for (int i = 0; i < 2000; i++) {
         size_t start = (size_t)spr_rng_below(&rng, 64);
         size_t n = (size_t)spr_rng_below(&rng, BUFFER_BYTES - start);
@@ -91,12 +101,14 @@ static void check_against_tables(uint64_t seed)
 
         assert_int_equal(spr_crc32c(crc, buffer + start, n),
                          spr_crc32c_scalar(crc, buffer + start, n));
+        assert_int_equal(spr_crc32c_cold(crc, buffer + start, n),
+                         spr_crc32c_scalar(crc, buffer + start, n));
     }
 }
 
 static void every_instruction_set_gives_the_bits_of_the_tables(void **state)
 {
-    static const uint32_t sets[] = {0, SPR_CPU_SSE42, UINT32_MAX};
+    static const uint32_t sets[] = {0, SPR_CPU_SSE42, SPR_CPU_SSE42 | SPR_CPU_PCLMUL, UINT32_MAX};
     uint64_t seed = spr_rng_test_seed();
 
     (void)state;
