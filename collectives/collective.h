@@ -15,7 +15,7 @@
 #include "compress/chunk.h"
 
 /* Dense vectors travel in chunks of at most this many bytes: about half of an L2 cache. */
-#define SPR_CHUNK_BYTES ((size_t)256 << 10)
+#define SPR_CHUNK_BYTES ((size_t)128 << 10)
 
 enum spr_collective {
     SPR_C_ALLREDUCE,

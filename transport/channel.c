@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/crc32c.h"
 #include "base/log.h"
 #include "transport/channel_private.h"
 
@@ -78,7 +77,11 @@ static void hand_over(struct spr_channel_peer *p, struct spr_tx *tx)
     f->consumed = p->eager_consumed;
     p->eager_reported = p->eager_consumed;
     f->zero = 0;
-    spr_frame_seal(f);
+    tx->unsealed = p->link->transport->ops->seals && f->flags == SPR_FRAME_CRC;
+    if (f->flags == SPR_FRAME_CRC && !tx->unsealed)
+        spr_frame_seal_payload(f, tx->data);
+    else if (!tx->unsealed)
+        spr_frame_seal(f);
     tx->failed = false;
     p->channel->frames_out++;
     p->link->transport->ops->send(p->link, tx);
@@ -110,7 +113,6 @@ void spr_channel_send_control(struct spr_channel_peer *p, enum spr_frame_type ty
         memcpy(c->data, data, bytes);
         c->tx.header.bytes = (uint32_t)bytes;
         c->tx.header.flags = SPR_FRAME_CRC;
-        c->tx.header.payload_crc = spr_crc32c(0, c->data, bytes);
         c->tx.data = c->data;
     }
     hand_over(p, &c->tx);
@@ -127,10 +129,7 @@ static void send_data(struct spr_channel_peer *p, struct spr_send *s)
     f->descriptor = s->descriptor;
     f->bytes = (uint32_t)s->bytes;
     f->arg = s->eager;
-    if (p->checksum && s->bytes) {
-        f->flags = SPR_FRAME_CRC;
-        f->payload_crc = spr_crc32c(0, s->data, s->bytes);
-    }
+    f->flags = p->checksum && s->bytes ? SPR_FRAME_CRC : 0;
     s->tx.data = s->data;
     spr_list_init(&s->node);
     spr_trace_add(p->channel->trace, spr_now_ns(p->channel->clock), SPR_EV_SEND, p->rank,

@@ -16,6 +16,13 @@ void spr_frame_seal(struct spr_frame *f)
     f->header_crc = header_crc(f);
 }
 
+void spr_frame_seal_payload(struct spr_frame *f, const void *payload)
+{
+    f->flags = SPR_FRAME_CRC;
+    f->payload_crc = spr_crc32c_cold(0, payload, f->bytes);
+    spr_frame_seal(f);
+}
+
 spr_status spr_frame_check(const struct spr_frame *f, const char **why)
 {
     /* Strangers and other versions first, then damage, then what a correct header may not say. */

@@ -68,6 +68,8 @@ _Static_assert(sizeof(struct spr_frame) == SPR_FRAME_BYTES, "frame header layout
 
 /* Fill magic, version and header CRC; everything else is set by the caller. */
 void spr_frame_seal(struct spr_frame *f);
+/* The same with the CRC of a payload of f->bytes bytes, at least 1. */
+void spr_frame_seal_payload(struct spr_frame *f, const void *payload);
 /* Magic, version, type, header CRC, length. Errors: PROTO, CORRUPT; *why is a static text. */
 spr_status spr_frame_check(const struct spr_frame *f, const char **why);
 

@@ -32,12 +32,16 @@
 struct spr_transport;
 struct spr_link;
 
-/* A frame to send. Owned by the caller until events.sent; header sealed, data stable until then. */
+/* A frame to send. Owned by the caller until events.sent; header sealed, data stable until then.
+ * `unsealed`, only where ops->seals: the transport seals it, payload CRC included, just before its
+ * first byte leaves. A checksum is cheap for data that is about to be copied anyway, and dear as a
+ * pass of its own over memory. */
 struct spr_tx {
     struct spr_tx *next; /* the transport's queue */
     struct spr_frame header;
     const void *data; /* header.bytes bytes */
     bool failed;      /* set before events.sent when the link went down first */
+    bool unsealed;
 };
 
 /* Where a payload goes: the answer of events.header. */
@@ -58,8 +62,10 @@ struct spr_link_events {
      * the link down with that status and calls no further upcall than down(). Frames without
      * payload get header(), then payload() with data NULL. */
     spr_status (*header)(struct spr_link *link, const struct spr_frame *frame, struct spr_rx *rx);
-    /* The payload is complete. BORROW: data stays valid until release(link, token); else token is
-     * NULL. Tokens of one link may be released in any order, also long after this upcall. */
+    /* The payload is complete. A transport that has compared its CRC while it came in, and found it
+     * right, clears SPR_FRAME_CRC in *frame. BORROW: data stays valid until release(link, token);
+     * else token is NULL. Tokens of one link may be released in any order, also long after this
+     * upcall. */
     void (*payload)(struct spr_link *link, const struct spr_frame *frame, const void *data,
                     void *token);
     void (*sent)(struct spr_link *link, struct spr_tx *tx);
@@ -121,6 +127,7 @@ struct spr_transport_params {
 
 struct spr_transport_ops {
     const char *name;
+    bool seals; /* takes frames that are not sealed */
     /* Create; start to listen. `error` gets the reason. UNSUPPORTED / SYSTEM: not possible here. */
     spr_status (*open)(const struct spr_transport_params *params, struct spr_transport **transport,
                        struct spr_error *error);

@@ -36,6 +36,7 @@ struct pair {
     int token_count;
     int stop_at; /* stop the connection in the payload upcall of this frame; -1 = never */
     spr_status refuse;
+    uint16_t damaged; /* the flags that a payload comes with when it is not as it was sent */
     uint8_t *wire;
     size_t wire_bytes;
 };
@@ -80,8 +81,10 @@ static void payload(struct spr_link *link, const struct spr_frame *f, const void
 {
     struct pair *p = of(link);
 
-    if (f->bytes && p->sink != SPR_SINK_DROP)
-        assert_memory_equal(data, p->data[p->received], f->bytes);
+    if (f->bytes && p->sink != SPR_SINK_DROP && memcmp(data, p->data[p->received], f->bytes) == 0)
+        assert_int_equal(f->flags, 0); /* the checksum, if any, was found right */
+    else if (f->bytes && p->sink != SPR_SINK_DROP)
+        assert_int_equal(f->flags, p->damaged);
     else
         assert_null(data);
     assert_int_equal(token != NULL, f->bytes && p->sink == SPR_SINK_BORROW);
@@ -127,7 +130,9 @@ static struct pair *make_pair(void)
         tx->header.sequence = (uint32_t)i;
         tx->header.bytes = (uint32_t)bytes;
         tx->data = p->data[i];
-        spr_frame_seal(&tx->header);
+        tx->unsealed = bytes && spr_rng_below(&p->rng, 4);
+        if (!tx->unsealed)
+            spr_frame_seal(&tx->header);
     }
     return p;
 }
@@ -235,9 +240,11 @@ static void bulk_data_is_not_read_ahead(void **state)
     /* Idle: as much as the buffer holds. */
     assert_int_equal(spr_tcp_conn_want(&p->rx, iov), 1);
     assert_int_equal(iov[0].iov_len, SPR_TCP_AHEAD_BYTES);
-    while (frame_bytes(p->seed, p->received) < 2 * SPR_TCP_AHEAD_BYTES)
+    while (frame_bytes(p->seed, p->received) < 2 * SPR_TCP_AHEAD_BYTES ||
+           frame_bytes(p->seed, p->received) > SPR_TCP_PIECE_BYTES)
         p->received++;
     p->sink = SPR_SINK_INTO;
+    spr_tcp_conn_seal(&p->frames[p->received]);
     memcpy(iov[0].iov_base, &p->frames[p->received].header, SPR_FRAME_BYTES);
     do /* until the sink is memory */
         p->rng.counter++;
@@ -248,6 +255,24 @@ static void bulk_data_is_not_read_ahead(void **state)
     assert_int_equal(iov[0].iov_len, frame_bytes(p->seed, p->received));
     assert_int_equal(iov[1].iov_len, SPR_FRAME_BYTES);
     assert_true(spr_tcp_conn_mid_frame(&p->rx));
+    free_pair(p);
+}
+
+static void a_damaged_payload_is_seen(void **state)
+{
+    struct pair *p = make_pair();
+    const char *why = "";
+
+    (void)state;
+    p->damaged = SPR_FRAME_CRC;
+    for (int i = 0; i < FRAMES; i++)
+        spr_tcp_conn_queue(&p->tx, &p->frames[i]);
+    while (p->received < FRAMES) {
+        put_on_wire(p);
+        if (p->rx.in_payload && p->rx.rx_to && p->frames[p->received].header.flags && p->wire_bytes)
+            p->wire[0] ^= 1;
+        assert_int_equal(take_from_wire(p, &why), SPR_OK);
+    }
     free_pair(p);
 }
 
@@ -303,6 +328,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frames_survive_any_split),
         cmocka_unit_test(bulk_data_is_not_read_ahead),
+        cmocka_unit_test(a_damaged_payload_is_seen),
         cmocka_unit_test(an_upcall_may_stop_the_connection),
         cmocka_unit_test(a_refused_header_ends_it),
     };

@@ -22,7 +22,7 @@
 /* Bytes of one connection per progress(), each way, so that no connection starves the others. */
 #define FAIR_BYTES ((size_t)1 << 20)
 /* Bytes of one sendmsg beyond its first frame. */
-#define SEND_BYTES ((size_t)512 << 10)
+#define SEND_BYTES ((size_t)64 << 10)
 
 struct link {
     struct spr_tcp_link tcp; /* first */
@@ -287,6 +287,7 @@ static void mem_deregister(struct spr_transport *t, void *memory, size_t bytes)
 
 const struct spr_transport_ops spr_transport_epoll = {
     .name = "epoll",
+    .seals = true,
     .open = open_transport,
     .address = spr_tcp_address,
     .usable = spr_tcp_usable,

@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/crc32c.h"
+
 /* Staging ---------------------------------------------------------------------------------------*/
 
 #define SMALL_BYTES ((size_t)8 << 10)
@@ -83,7 +85,9 @@ int spr_tcp_conn_want(struct spr_tcp_conn *c, struct iovec iov[2])
         size_t left = c->frame.bytes - c->rx_done;
         assert(left > 0 && ahead_bytes(c) == 0);
         c->ahead_begin = c->ahead_end = 0;
-        iov[0] = (struct iovec){c->rx_to + c->rx_done, left};
+        iov[0] = (struct iovec){c->rx_to + c->rx_done, spr_min_size(left, SPR_TCP_PIECE_BYTES)};
+        if (left > SPR_TCP_PIECE_BYTES)
+            return 1;
         room = c->frame.bytes >= SPR_TCP_LARGE_BYTES ? SPR_FRAME_BYTES : SPR_TCP_AHEAD_BYTES;
         iov[1] = (struct iovec){c->ahead, room};
         return 2;
@@ -108,6 +112,7 @@ static spr_status take_header(struct spr_tcp_conn *c, const char **why)
     memcpy(&c->frame, c->ahead + c->ahead_begin, SPR_FRAME_BYTES);
     c->ahead_begin += SPR_FRAME_BYTES;
     c->rx_done = 0;
+    c->rx_crc = 0;
     c->rx_to = NULL;
     c->rx_token = NULL;
     *why = "a frame breaks the protocol";
@@ -131,6 +136,14 @@ static spr_status take_header(struct spr_tcp_conn *c, const char **why)
     return c->rx_to ? SPR_OK : SPR_ERR_NOMEM;
 }
 
+/* n more bytes of a payload are in their place. */
+static void have_payload(struct spr_tcp_conn *c, size_t n)
+{
+    if (c->rx_to && (c->frame.flags & SPR_FRAME_CRC))
+        c->rx_crc = spr_crc32c(c->rx_crc, c->rx_to + c->rx_done, n);
+    c->rx_done += n;
+}
+
 /* Move what was read ahead to the payload. */
 static void take_payload(struct spr_tcp_conn *c)
 {
@@ -139,7 +152,7 @@ static void take_payload(struct spr_tcp_conn *c)
     if (c->rx_to && n)
         memcpy(c->rx_to + c->rx_done, c->ahead + c->ahead_begin, n);
     c->ahead_begin += n;
-    c->rx_done += n;
+    have_payload(c, n);
 }
 
 static spr_status deliver(struct spr_tcp_conn *c)
@@ -147,6 +160,9 @@ static spr_status deliver(struct spr_tcp_conn *c)
     const void *data = c->rx_to;
     void *token = c->rx_token;
 
+    /* Else the channel computes it again, and says what is wrong. */
+    if (data && c->rx_crc == c->frame.payload_crc)
+        c->frame.flags &= (uint16_t)~SPR_FRAME_CRC;
     /* Cleared first: the upcall owns the token and may stop the connection. */
     c->in_payload = false;
     c->rx_to = NULL;
@@ -161,7 +177,7 @@ spr_status spr_tcp_conn_received(struct spr_tcp_conn *c, size_t n, const char **
     c->counters->received_bytes += n;
     if (c->in_payload && c->rx_to) {
         size_t direct = spr_min_size(n, c->frame.bytes - c->rx_done);
-        c->rx_done += direct;
+        have_payload(c, direct);
         n -= direct;
     }
     c->ahead_end += n;
@@ -204,15 +220,23 @@ static void add(struct iovec *iov, int *n, const void *data, size_t bytes, size_
         iov[(*n)++] = (struct iovec){(uint8_t *)(uintptr_t)data + skip, bytes - skip};
 }
 
-int spr_tcp_conn_gather(const struct spr_tcp_conn *c, struct iovec *iov, int max, size_t most_bytes)
+void spr_tcp_conn_seal(struct spr_tx *tx)
+{
+    if (tx->unsealed)
+        spr_frame_seal_payload(&tx->header, tx->data);
+    tx->unsealed = false;
+}
+
+int spr_tcp_conn_gather(struct spr_tcp_conn *c, struct iovec *iov, int max, size_t most_bytes)
 {
     size_t skip = c->tx_done, total = 0;
     int n = 0;
 
-    for (const struct spr_tx *tx = c->tx_first; tx && n + 2 <= max; tx = tx->next) {
+    for (struct spr_tx *tx = c->tx_first; tx && n + 2 <= max; tx = tx->next) {
         size_t bytes = tx->header.bytes;
         if (total && total + bytes > most_bytes)
             break;
+        spr_tcp_conn_seal(tx);
         add(iov, &n, &tx->header, SPR_FRAME_BYTES, skip);
         add(iov, &n, tx->data, bytes, skip > SPR_FRAME_BYTES ? skip - SPR_FRAME_BYTES : 0);
         total += SPR_FRAME_BYTES + bytes - skip;

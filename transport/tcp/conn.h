@@ -26,6 +26,8 @@
 #define SPR_TCP_AHEAD_BYTES ((size_t)16 << 10)
 /* From here on a payload counts as bulk data. */
 #define SPR_TCP_LARGE_BYTES ((size_t)16 << 10)
+/* Received at a time: still in the L1 or L2 cache when its checksum is computed. */
+#define SPR_TCP_PIECE_BYTES ((size_t)128 << 10)
 
 /* Memory for payloads that the receiver borrows; shared by the connections of a transport. */
 struct spr_tcp_staging {
@@ -54,6 +56,7 @@ struct spr_tcp_conn {
     uint8_t *rx_to;         /* NULL: dropped */
     void *rx_token;         /* BORROW */
     size_t rx_done;         /* bytes of the payload */
+    uint32_t rx_crc;        /* of these, where the frame has a checksum */
 
     /* Sending. */
     struct spr_tx *tx_first, **tx_last;
@@ -79,8 +82,9 @@ bool spr_tcp_conn_mid_frame(const struct spr_tcp_conn *c);
 void spr_tcp_conn_queue(struct spr_tcp_conn *c, struct spr_tx *tx);
 /* What to send next: at most `max` vectors and, beyond the first frame, `most_bytes`. 0: nothing.
  */
-int spr_tcp_conn_gather(const struct spr_tcp_conn *c, struct iovec *iov, int max,
-                        size_t most_bytes);
+int spr_tcp_conn_gather(struct spr_tcp_conn *c, struct iovec *iov, int max, size_t most_bytes);
+/* Before the first byte of a frame leaves by other means than gather(). */
+void spr_tcp_conn_seal(struct spr_tx *tx);
 /* n bytes of it were sent. Returns the frames that are now complete, in order, linked by next: the
  * caller tells events.sent. */
 struct spr_tx *spr_tcp_conn_sent(struct spr_tcp_conn *c, size_t n);

@@ -8,7 +8,7 @@
 #include "transport/uring/uring.h"
 
 /* Bytes of one send beyond its first frame. */
-#define SEND_BYTES ((size_t)256 << 10)
+#define SEND_BYTES ((size_t)64 << 10)
 
 /* ---- Prepare ----------------------------------------------------------------------------------
  */
@@ -39,6 +39,7 @@ static int gather_header(struct uring_link *l)
 {
     struct spr_tcp_conn *c = &l->tcp.conn;
 
+    spr_tcp_conn_seal(c->tx_first);
     l->tx_iov[0] =
         (struct iovec){(uint8_t *)&c->tx_first->header + c->tx_done, SPR_FRAME_BYTES - c->tx_done};
     return 1;

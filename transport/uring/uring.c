@@ -176,6 +176,7 @@ static spr_status open_transport(const struct spr_transport_params *params,
 
 const struct spr_transport_ops spr_transport_uring = {
     .name = "uring",
+    .seals = true,
     .open = open_transport,
     .address = spr_tcp_address,
     .usable = spr_tcp_usable,
