@@ -63,7 +63,8 @@ static double iterate(struct bench *bench)
 static int64_t count_wrong(struct bench *bench)
 {
     int64_t wrong = 0;
-    float weight = (float)(bench->size * (bench->size + 1) / 2);
+    int weights = bench->size * (bench->size + 1) / 2; /* 1 + 2 + ... */
+    float weight = (float)weights;
     float offset = (float)(OFFSET * bench->size);
 
     memset(bench->recv, 0xff, (size_t)bench->elements * sizeof(float));

@@ -332,6 +332,35 @@ static void json_is_json(void **state)
     assert_has(result.error, "sparse_allreduce"); /* the table */
 }
 
+/* A meter of its own: retransmissions only add to it, and loopback is not in it. */
+static void interfaces_count_what_the_transport_counts(void **state)
+{
+    (void)state;
+    run("$PERF --json - -b 4 -e 4 -n 1");
+    if (strstr(result.error, "libjansson") != NULL)
+        skip();
+    run("$RUN -n 2 --emulate 1gbit -- true");
+    if (result.code != 0) {
+        print_message("no emulated network here: %s", result.error);
+        skip();
+    }
+    run("$RUN -n 2 --emulate 1gbit -- $PERF --json - -b 1M -e 1M -n 3 | python3 -c '"
+        "import json, sys\n"
+        "row = json.load(sys.stdin)[\"rows\"][0]\n"
+        "for way in (\"sent_bytes\", \"recv_bytes\"):\n"
+        "    ratio = row[\"link_\" + way] / row[way]\n"
+        "    assert row[way] >= 1 << 20 and 0.9 < ratio < 2, (way, ratio)\n"
+        "print(\"good\")'");
+    if (strcmp(result.output, "good\n") != 0)
+        fail_msg("%s%s", result.output, result.error);
+    run("$RUN -n 2 --emulate 1gbit --ranks-per-host 2 -- "
+        "$PERF --json - --transport epoll -b 1M -e 1M -n 3 | python3 -c '"
+        "import json, sys\n"
+        "row = json.load(sys.stdin)[\"rows\"][0]\n"
+        "print(row[\"sent_bytes\"] >= 1 << 20, row[\"link_sent_bytes\"] < 1 << 20)'");
+    assert_string_equal(result.output, "True True\n");
+}
+
 /* One file of a trace; rank r has its large elements at r, r + 10, ... */
 static void write_trace(const char *folder, uint32_t rank, uint32_t step, uint32_t ranks)
 {
@@ -410,6 +439,7 @@ int main(void)
         cmocka_unit_test(the_best_dense_row_stands_beside),
         cmocka_unit_test(what_a_codec_sends_is_summed_exactly),
         cmocka_unit_test(json_is_json),
+        cmocka_unit_test(interfaces_count_what_the_transport_counts),
         cmocka_unit_test(a_trace_is_replayed),
         cmocka_unit_test(a_seed_gives_the_same_bytes_again),
     };
