@@ -97,13 +97,19 @@ tests_sim_test_sendrecv_SOURCES = \
 	tests/sim/test_sendrecv.c \
 	$(sim_world)
 tests_sim_test_sendrecv_LDADD = transport/libspr-sim.la $(LDADD) -lm
-test_programs += tests/sim/test_stress
-tests_sim_test_stress_SOURCES = \
+test_programs += tests/sim/test_schedules
+tests_sim_test_schedules_SOURCES = \
 	tests/reference.c \
 	tests/reference.h \
-	tests/sim/test_stress.c \
+	tests/sim/schedule_check.c \
+	tests/sim/schedule_codec.c \
+	tests/sim/schedule_data.c \
+	tests/sim/schedule_play.c \
+	tests/sim/schedules.c \
+	tests/sim/schedules.h \
+	tests/sim/test_schedules.c \
 	$(sim_world)
-tests_sim_test_stress_LDADD = transport/libspr-sim.la $(LDADD) -lm
+tests_sim_test_schedules_LDADD = transport/libspr-sim.la $(LDADD) -lm
 
 # Real processes.
 test_programs += tests/multi/test_job
@@ -136,7 +142,7 @@ tests_multi_test_matrix_SOURCES = \
 tests_multi_test_matrix_LDADD = $(LDADD) -lm
 
 # Run at length by `make soak`, which sets SPARRING_SOAK=1.
-soak_programs =
+soak_programs = tests/sim/test_schedules
 
 # Faults in real processes.
 faults = tests/multi/faults.c tests/multi/faults.h tests/multi/job.c tests/multi/job.h

@@ -103,5 +103,9 @@ endif
 # The simulated transport is for tests and sparring-sim, never in libsparring.so.
 noinst_LTLIBRARIES += transport/libspr-sim.la
 transport_libspr_sim_la_SOURCES = \
+	transport/sim/choice.c \
+	transport/sim/faults.c \
+	transport/sim/link.c \
+	transport/sim/private.h \
 	transport/sim/sim.c \
 	transport/sim/sim.h

@@ -4,9 +4,9 @@
  * tests and predictions; not part of libsparring.so.
  *
  * Model: each rank is a host with one port of `bandwidth` in each direction; a frame leaves when
- * the port is free, takes bytes / bandwidth, arrives `latency` (plus up to `jitter`, drawn per
- * frame) later, then waits for the receiver's port. Frames of one link stay in order; links are
- * reordered against each other by jitter. Everything follows from the seed.
+ * the port is free, takes bytes / bandwidth, waits `latency` later for the receiver's port, and
+ * arrives up to `jitter` (drawn per frame) after that. Frames of one link stay in order; jitter
+ * reorders links against each other. Everything follows from the seed.
  *
  * Usage: create the world, open one transport per rank with spr_sim_open, then alternate between
  * progressing every rank and spr_sim_advance() until nothing is left.
@@ -22,6 +22,8 @@ struct spr_sim_options {
     double latency_s; /* one way */
     double jitter_s;  /* uniform in [0, jitter) on top */
     double bandwidth; /* bit/s of each port; 0 = infinite */
+    double detect_s;  /* a death is seen up to this later than the latency, by each rank apart */
+    bool choose;      /* nothing happens but what spr_sim_choose() picks; time stands still */
 };
 
 struct spr_sim;
@@ -41,18 +43,64 @@ bool spr_sim_advance(struct spr_sim *sim);
 void spr_sim_sleep(struct spr_sim *sim, uint64_t until_ns);
 /* May this rank run now (not killed, not paused)? */
 bool spr_sim_runs(const struct spr_sim *sim, int rank);
+/* Has this rank something to do now? It saves the progress of those that have not. */
+bool spr_sim_has_work(const struct spr_sim *sim, int rank);
 
-/* Faults. Times are absolute, on the virtual clock. */
-void spr_sim_kill(struct spr_sim *sim, int rank, uint64_t at_ns); /* its links end */
+/* Faults. Times are absolute, on the virtual clock. A rank has one of each kind, a way between two
+ * ranks too: the last call counts. ------------------------------------------------------------- */
+
+/* Its links end: others see an end of file, some before and some behind what is under way. */
+void spr_sim_kill(struct spr_sim *sim, int rank, uint64_t at_ns);
+/* The rank runs again, to be taken down in order; what others were told stays. */
+void spr_sim_revive(struct spr_sim *sim, int rank);
 void spr_sim_pause(struct spr_sim *sim, int rank, uint64_t from_ns, uint64_t until_ns);
-void spr_sim_slow(struct spr_sim *sim, int rank, double bandwidth); /* of its port from now on */
-/* From now on frames between a and b vanish (both directions) and nobody is told. */
+/* Its port has another bandwidth from then on. */
+void spr_sim_slow(struct spr_sim *sim, int rank, double bandwidth, uint64_t from_ns);
+/* "Sent" comes up to late_s after the frame has left, not in order. */
+void spr_sim_late_sent(struct spr_sim *sim, int rank, double late_s);
+/* Frames that leave between the two times take longer. */
+void spr_sim_delay(struct spr_sim *sim, int from, int to, double extra_s, uint64_t from_ns,
+                   uint64_t until_ns);
+/* Frames that leave from then on vanish, and nobody is told. */
+void spr_sim_silence(struct spr_sim *sim, int from, int to, uint64_t at_ns);
+/* Silence both ways, from now on. */
 void spr_sim_cut(struct spr_sim *sim, int a, int b);
-/* The n-th frame (from 0) from `from` to `to` gets one bit flipped, at a place drawn from the seed.
- */
+/* The link is lost: silence both ways, and the ends that notice see it reset. */
+void spr_sim_break(struct spr_sim *sim, int a, int b, uint64_t at_ns, bool a_sees, bool b_sees);
+
+/* The n-th frame (from 0) from one rank to another is damaged. Places are drawn from the seed. */
+enum spr_sim_frame_fault {
+    SPR_SIM_CORRUPT,  /* one bit is flipped, in header or payload */
+    SPR_SIM_TRUNCATE, /* the link ends within it, for both */
+    SPR_SIM_REPLAY,   /* it comes a second time, up to four frames later */
+    SPR_SIM_FRAME_FAULTS
+};
+void spr_sim_frame_fault(struct spr_sim *sim, int from, int to, enum spr_sim_frame_fault fault,
+                         uint64_t nth);
+/* The first of these. */
 void spr_sim_corrupt(struct spr_sim *sim, int from, int to, uint64_t nth);
 
+/* Frames sent from one rank to another so far. */
+uint64_t spr_sim_sent_frames(const struct spr_sim *sim, int from, int to);
 /* Bytes sent by a rank so far, headers included. */
 uint64_t spr_sim_sent_bytes(const struct spr_sim *sim, int rank);
+
+/* Choosing by hand what happens next, for exhaustive search -------------------------------------
+ */
+
+enum spr_sim_what {
+    SPR_SIM_CHOICE_FRAME, /* a frame arrives, or the end of the link behind the last one */
+    SPR_SIM_CHOICE_SENT,  /* a frame has left */
+    SPR_SIM_CHOICE_LOSS   /* news of a loss, which may overtake frames */
+};
+/* The next event of its kind on one way. */
+struct spr_sim_choice {
+    int rank, peer; /* it happens to `rank`, on its link to `peer` */
+    enum spr_sim_what what;
+};
+/* Fills in at most `most`; returns how many there are. Always in the same order. */
+size_t spr_sim_choices(const struct spr_sim *sim, struct spr_sim_choice *choices, size_t most);
+/* It happens in the rank's next progress. */
+void spr_sim_choose(struct spr_sim *sim, const struct spr_sim_choice *choice);
 
 #endif

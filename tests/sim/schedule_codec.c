@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Conservation: what the codecs sent and kept is what went in, to the bit (compressed schedules are
+ * of small whole numbers).
+ *
+ * Where a step succeeded, its result is the sum of what all ranks sent, also of those that failed.
+ * Where it failed, the codec's state is that of one that never ran it, and a retry sends the same
+ * bits and gives the sum of an undisturbed run.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compress/codec.h"
+#include "tests/sim/schedules.h"
+
+#define LIMIT_NS 3600000000000ull
+
+/* The first step of a rank that did not end well; `operations` when all did. */
+static int broken_step(const struct schedule_play *play, int r)
+{
+    int k = 0;
+
+    while (
+        k < play->schedule.operations &&
+        (!play->call[r][k].before || (play->call[r][k].ended && play->call[r][k].status == SPR_OK)))
+        k++;
+    return k;
+}
+
+static const float *gradient(const struct schedule_play *play, int r, int k)
+{
+    return (const float *)(const void *)play->call[r][k].in;
+}
+
+/* What a step sends, as a vector. */
+static void spread(const struct spr_codec_step *step, float *out, size_t n)
+{
+    memset(out, 0, n * sizeof *out);
+    if (step->dense)
+        memcpy(out, step->vector, n * sizeof *out);
+    for (size_t i = 0; !step->dense && i < step->count; i++)
+        out[step->index[i]] = step->value[i];
+}
+
+static bool same_step(const struct spr_codec_step *a, const struct spr_codec_step *b, size_t n)
+{
+    if (a->dense)
+        return b->dense && !memcmp(a->vector, b->vector, n * sizeof(float));
+    return a->count == b->count && !memcmp(a->index, b->index, a->count * sizeof *a->index) &&
+           !memcmp(a->value, b->value, a->count * sizeof *a->value);
+}
+
+/* Retry the broken step with the codec that failed and with one that never did. The codec is as
+ * after the failure then; call.sent is what it sends. */
+static bool check_retry(struct schedule_play *play, int r, int broken)
+{
+    const struct schedule *s = &play->schedule;
+    size_t n = s->codec_elements;
+    spr_layout layout = {1, "w", 0, n, 1};
+    struct spr_codec_step step, other;
+    spr_codec *fresh;
+    bool same;
+
+    if (spr_codec_create(s->codec, &layout, 1, &fresh) != SPR_OK)
+        abort();
+    for (int k = 0; k < broken; k++) {
+        if (!play->call[r][k].before)
+            continue;
+        spr_codec_begin(fresh, gradient(play, r, k), &other);
+        spr_codec_commit(fresh);
+    }
+    spr_codec_abort(play->codec[r]); /* of a rank that died */
+    spr_codec_begin(play->codec[r], gradient(play, r, broken), &step);
+    spr_codec_begin(fresh, gradient(play, r, broken), &other);
+    spread(&step, play->call[r][broken].sent, n);
+    same =
+        same_step(&step, &other, n) &&
+        !memcmp(spr_codec_residual(fresh), spr_codec_residual(play->codec[r]), n * sizeof(float));
+    spr_codec_abort(play->codec[r]);
+    spr_codec_destroy(fresh);
+    return same || schedule_fail(play, r, broken, "a retry would send something else");
+}
+
+static bool check_sum(struct schedule_play *play, int rank, int k, const float *out)
+{
+    const struct schedule *s = &play->schedule;
+    static const double unit[] = {0x1p-24, 0x1p-11, 0x1p-8};
+    int halves = !strcmp(s->codec, "fp16") ? 1 : !strcmp(s->codec, "bf16") ? 2 : 0;
+
+    for (size_t i = 0; i < s->codec_elements; i++) {
+        double sum = 0, bound = 0;
+        for (int r = 0; r < s->ranks; r++)
+            sum += (double)play->call[r][k].sent[i];
+        if (s->operation[k].op == SPR_AVG) {
+            sum /= s->ranks;
+            bound = fabs(sum) * unit[halves];
+        }
+        if (fabs((double)out[i] - sum) > bound)
+            return schedule_fail(play, rank, k, "element %zu is %g, and %g was sent", i,
+                                 (double)out[i], sum);
+    }
+    return true;
+}
+
+/* All ranks, the dead ones too, run the step again in a job without faults. */
+static bool retry_together(struct schedule_play *play, int k)
+{
+    const struct schedule *s = &play->schedule;
+    struct spr_sim_options links = {.ranks = s->ranks, .seed = s->seed, .latency_s = 10e-6};
+    static struct world w;
+    bool good;
+
+    world_create(&w, &links);
+    for (int r = 0; r < s->ranks; r++) {
+        float *out = (float *)(void *)play->call[r][k].out;
+        memcpy(out, play->call[r][k].in, s->codec_elements * sizeof *out);
+        if (spr_icompressed_allreduce(w.comms[r], play->codec[r], out, s->operation[k].op, NULL,
+                                      &w.requests[r]) != SPR_OK)
+            abort();
+    }
+    good = world_run(&w, LIMIT_NS);
+    for (int r = 0; r < s->ranks; r++)
+        good = good && w.results[r] == SPR_OK;
+    world_destroy(&w);
+    if (!good)
+        return schedule_fail(play, -1, k, "the retry failed");
+    for (int r = 0; r < s->ranks; r++)
+        if (!check_sum(play, r, k, (const float *)(const void *)play->call[r][k].out))
+            return false;
+    return true;
+}
+
+/* Is it known of all ranks what they sent in this step? */
+static bool all_sent(const struct schedule_play *play, const int *broken, int k)
+{
+    const struct schedule *s = &play->schedule;
+
+    for (int r = 0; r < s->ranks; r++) {
+        const struct schedule_call *c = &play->call[r][k];
+        if (!c->sent)
+            return false;
+        if (!(c->ended && c->status == SPR_OK) && (k != broken[r] || schedule_mismatches(s)))
+            return false;
+    }
+    return true;
+}
+
+bool schedule_check_codecs(struct schedule_play *play)
+{
+    const struct schedule *s = &play->schedule;
+    int broken[SCHEDULE_RANKS], least = s->operations, most = 0;
+
+    for (int r = 0; r < s->ranks; r++) {
+        if (!play->codec[r])
+            return true;
+        broken[r] = broken_step(play, r);
+        least = broken[r] < least ? broken[r] : least;
+        most = broken[r] > most ? broken[r] : most;
+        if (broken[r] < s->operations && !schedule_mismatches(s) &&
+            !check_retry(play, r, broken[r]))
+            return false;
+    }
+    for (int k = 0; k < s->operations; k++)
+        for (int r = 0; r < s->ranks && all_sent(play, broken, k); r++)
+            if (play->call[r][k].ended && play->call[r][k].status == SPR_OK &&
+                !check_sum(play, r, k, (float *)(void *)play->call[r][k].out))
+                return false;
+    /* Only where all ranks are at the same step. */
+    return least < most || least == s->operations || s->odd != SCHEDULE_EVEN ||
+           retry_together(play, least);
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Drawing a schedule, and saying what was drawn.
+ */
+#include "tests/sim/schedules.h"
+
+#include <string.h>
+
+#include "base/util.h"
+
+#define MS 1000000ull
+
+static const char *const kind_names[] = {"allreduce", "reduce_scatter", "allgather", "broadcast",
+                                         "barrier",   "sparse",         "compressed"};
+static const char *const odd_names[] = {
+    "all call the same", "another count", "another operation", "another call", "no call",
+    "cancels",           "aborts"};
+static const char *const fault_names[] = {
+    "slow port", "delay", "late sent", "nap",      "kill",   "pause",
+    "silence",   "break", "corrupt",   "truncate", "replay",
+};
+_Static_assert(SPR_ARRAY_LEN(kind_names) == SCHEDULE_KINDS, "names");
+_Static_assert(SPR_ARRAY_LEN(odd_names) == SCHEDULE_ODDS, "names");
+_Static_assert(SPR_ARRAY_LEN(fault_names) == SCHEDULE_FAULT_KINDS, "names");
+
+#define PICK(s, array) ((array)[schedule_below((s), SPR_ARRAY_LEN(array))])
+static bool one_in(struct schedule *s, uint64_t n) { return schedule_below(s, n) == 0; }
+
+/* Operations ----------------------------------------------------------------------------------- */
+
+static size_t draw_count(struct schedule *s)
+{
+    static const size_t most[] = {1, 4, 40, 40, 300, 300, 300, 3000};
+    size_t n = PICK(s, most);
+
+    if (one_in(s, 300))
+        n = 60000;
+    return schedule_below(s, n + 1);
+}
+
+static void draw_algorithm(struct schedule *s, struct schedule_operation *o)
+{
+    static const char *const reductions[] = {NULL, NULL, "flat", "direct", "ring"};
+    static const char *const broadcasts[] = {NULL, "flat", "direct"};
+
+    if (o->kind == SCHEDULE_ALLREDUCE)
+        o->algorithm = PICK(s, reductions);
+    if (o->kind == SCHEDULE_BROADCAST)
+        o->algorithm = PICK(s, broadcasts);
+    if (o->algorithm && !strcmp(o->algorithm, "flat") && o->count > 8000)
+        o->algorithm = "direct";
+    if (o->algorithm && !strcmp(o->algorithm, "ring") &&
+        (o->dtype == SPR_FP16 || o->dtype == SPR_BF16))
+        o->algorithm = "direct";
+}
+
+static void draw_operation(struct schedule *s, struct schedule_operation *o)
+{
+    static const enum schedule_kind kinds[] = {
+        SCHEDULE_ALLREDUCE, SCHEDULE_ALLREDUCE,  SCHEDULE_ALLREDUCE,  SCHEDULE_REDUCE_SCATTER,
+        SCHEDULE_ALLGATHER, SCHEDULE_BROADCAST,  SCHEDULE_BARRIER,    SCHEDULE_SPARSE,
+        SCHEDULE_SPARSE,    SCHEDULE_COMPRESSED, SCHEDULE_COMPRESSED,
+    };
+    size_t size = (size_t)s->ranks;
+
+    o->kind = PICK(s, kinds);
+    o->dtype = (spr_dtype)schedule_below(s, SPR_DTYPE_COUNT);
+    o->op = (spr_op)schedule_below(s, SPR_OP_COUNT);
+    o->root = (int)schedule_below(s, size);
+    o->in_place = one_in(s, 2);
+    o->whole = one_in(s, 2);
+    o->density = PICK(s, ((double[]){0, 0.02, 0.3, 1}));
+    o->count = o->kind == SCHEDULE_BARRIER ? 0 : draw_count(s);
+    if (o->kind == SCHEDULE_SPARSE || o->kind == SCHEDULE_COMPRESSED) {
+        o->dtype = SPR_FP32;
+        o->op = one_in(s, 2) ? SPR_SUM : SPR_AVG;
+        o->list = o->kind == SCHEDULE_SPARSE && one_in(s, 2);
+    }
+    if (o->kind == SCHEDULE_COMPRESSED) {
+        o->count = s->codec_elements;
+        o->whole = true;
+    }
+    if (o->kind == SCHEDULE_REDUCE_SCATTER || o->kind == SCHEDULE_ALLGATHER)
+        o->count /= size;
+    draw_algorithm(s, o);
+    o->in_count = o->kind == SCHEDULE_REDUCE_SCATTER ? o->count * size : o->count;
+    o->out_count = o->kind == SCHEDULE_ALLGATHER ? o->count * size : o->count;
+}
+
+/* Faults --------------------------------------------------------------------------------------- */
+
+/* Most jobs take some 100 us; half of the times are within the first 50. */
+static uint64_t draw_time(struct schedule *s)
+{
+    static const uint64_t most[] = {20000, 50000, 100000, 300000, 1000000, 5000000};
+
+    return schedule_below(s, PICK(s, most));
+}
+
+static void draw_fault(struct schedule *s, struct schedule_fault *f)
+{
+    static const double bandwidths[] = {1e7, 1e8, 1e9};
+    static const double delays_s[] = {50e-6, 1e-3, 20e-3};
+    static const uint64_t frames[] = {2, 5, 15, 60};
+
+    f->kind = (enum schedule_fault_kind)schedule_below(s, SCHEDULE_FAULT_KINDS);
+    f->rank = (int)schedule_below(s, (uint64_t)s->ranks);
+    f->peer = (f->rank + 1 + (int)schedule_below(s, (uint64_t)s->ranks - 1)) % s->ranks;
+    f->at_ns = draw_time(s);
+    f->until_ns = f->at_ns + draw_time(s);
+    f->nth = schedule_below(s, PICK(s, frames));
+    f->amount = f->kind == SCHEDULE_SLOW ? PICK(s, bandwidths) : PICK(s, delays_s);
+    if (f->kind == SCHEDULE_NAP)
+        f->until_ns = f->at_ns + schedule_below(s, 400 * MS);
+    if (f->kind == SCHEDULE_PAUSE)
+        f->until_ns = f->at_ns + 3000 * MS + schedule_below(s, 3000 * MS);
+    f->sees = one_in(s, 2);
+    f->peer_sees = !f->sees || one_in(s, 2);
+}
+
+/* Another call than `o`, in a way that the ranks must agree on. */
+static void draw_odd_call(struct schedule *s, struct schedule_operation *o)
+{
+    bool counted = o->kind != SCHEDULE_BARRIER && o->kind != SCHEDULE_COMPRESSED;
+    bool reduces = o->kind != SCHEDULE_BARRIER && o->kind != SCHEDULE_ALLGATHER &&
+                   o->kind != SCHEDULE_BROADCAST;
+
+    if ((s->odd == SCHEDULE_OTHER_COUNT && !counted) || (s->odd == SCHEDULE_OTHER_OP && !reduces))
+        s->odd = SCHEDULE_OTHER_KIND;
+    if (s->odd == SCHEDULE_OTHER_COUNT) {
+        o->count++;
+        o->in_count += o->kind == SCHEDULE_REDUCE_SCATTER ? (size_t)s->ranks : 1;
+        o->out_count += o->kind == SCHEDULE_ALLGATHER ? (size_t)s->ranks : 1;
+    } else if (s->odd == SCHEDULE_OTHER_OP) {
+        o->op = o->op == SPR_SUM ? SPR_AVG : SPR_SUM;
+    } else if (s->odd == SCHEDULE_OTHER_KIND) {
+        bool barrier = o->kind == SCHEDULE_BARRIER;
+        *o = (struct schedule_operation){.kind = barrier ? SCHEDULE_ALLREDUCE : SCHEDULE_BARRIER};
+        o->count = o->in_count = o->out_count = barrier ? schedule_below(s, 3000) : 0;
+    }
+}
+
+static void draw_odd(struct schedule *s)
+{
+    s->odd = (enum schedule_odd)(1 + schedule_below(s, SCHEDULE_ODDS - 1));
+    s->odd_rank = (int)schedule_below(s, (uint64_t)s->ranks);
+    s->odd_operation = (int)schedule_below(s, (uint64_t)s->operations);
+    s->odd_call = s->operation[s->odd_operation];
+    draw_odd_call(s, &s->odd_call);
+}
+
+static void draw_job(struct schedule *s)
+{
+    static const int ranks[] = {1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 4, 4, 4, 5, 5, 6, 7, 8, 9};
+    static const double jitters[] = {0, 50e-6, 500e-6}, bandwidths[] = {0, 1e9, 10e9};
+    static const double detects[] = {0, 2e-3, 300e-3};
+    static const size_t eager[] = {0, 64, 512, 8192};
+    static const char *const codecs[] = {
+        "topk:ratio=10%", "topk:ratio=30%+fp16", "topk:ratio=2%+bf16", "none", "fp16", "bf16"};
+
+    s->ranks = PICK(s, ranks);
+    s->links = (struct spr_sim_options){
+        .ranks = s->ranks, .seed = s->seed, .latency_s = 10e-6, .jitter_s = PICK(s, jitters)};
+    s->links.bandwidth = PICK(s, bandwidths);
+    s->links.detect_s = PICK(s, detects);
+    s->eager_bytes = PICK(s, eager);
+    s->eager_window = one_in(s, 2) ? (s->eager_bytes + SPR_FRAME_BYTES) * 5 / 2 : 262144;
+    s->timeout_s = 2;
+    s->codec = PICK(s, codecs);
+    s->codec_elements = 1 + draw_count(s);
+    s->leave = one_in(s, 3);
+    for (int r = 0; r < s->ranks; r++) {
+        s->depth[r] = one_in(s, 2) ? 1 : 1 + (int)schedule_below(s, SCHEDULE_OPERATIONS);
+        s->think_ns[r] = one_in(s, 4) ? 200000 : 0;
+    }
+}
+
+void schedule_draw(struct schedule *s, uint64_t seed)
+{
+    static const int operations[] = {1, 1, 2, 2, 3, 4, 5, 6};
+    static const int faults[] = {0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 2, 3};
+
+    memset(s, 0, sizeof *s);
+    s->seed = seed;
+    s->rng = (struct spr_rng){seed, 0};
+    draw_job(s);
+    s->operations = PICK(s, operations);
+    for (int k = 0; k < s->operations; k++)
+        draw_operation(s, &s->operation[k]);
+    s->faults = s->ranks > 1 ? PICK(s, faults) : 0;
+    for (int i = 0; i < s->faults; i++)
+        draw_fault(s, &s->fault[i]);
+    if (one_in(s, 8))
+        draw_odd(s);
+}
+
+/* What was drawn ------------------------------------------------------------------------------- */
+
+static bool is_empty(const struct schedule_operation *o)
+{
+    return o->count == 0 && o->kind != SCHEDULE_BARRIER;
+}
+
+unsigned schedule_culprits(const struct schedule *s)
+{
+    unsigned culprits = 0;
+
+    for (int i = 0; i < s->faults; i++) {
+        const struct schedule_fault *f = &s->fault[i];
+        if (f->kind >= SCHEDULE_KILL)
+            culprits |= 1u << f->rank;
+        if (f->kind >= SCHEDULE_SILENCE)
+            culprits |= 1u << f->peer;
+    }
+    /* A rank that has nothing to send or to wait for is through before it hears that others call
+     * something else, and they may hear nothing of it before their deadline. */
+    if ((s->odd != SCHEDULE_EVEN && !schedule_mismatches(s)) ||
+        (schedule_mismatches(s) &&
+         (is_empty(&s->operation[s->odd_operation]) || is_empty(&s->odd_call))))
+        culprits |= 1u << s->odd_rank;
+    return culprits;
+}
+
+static void print_operation(const struct schedule_operation *o, int k, FILE *out)
+{
+    fprintf(out, "  %d: %s of %zu %s, %s", k, kind_names[o->kind], o->count,
+            spr_dtype_name(o->dtype), spr_op_name(o->op));
+    if (o->kind == SCHEDULE_BROADCAST)
+        fprintf(out, ", root %d", o->root);
+    if (o->algorithm)
+        fprintf(out, ", algorithm %s", o->algorithm);
+    if (o->kind == SCHEDULE_SPARSE)
+        fprintf(out, ", density %g%s", o->density, o->list ? ", as a list too" : "");
+    fprintf(out, "%s%s\n", o->in_place ? ", in place" : "", o->whole ? ", whole numbers" : "");
+}
+
+static void print_fault(const struct schedule_fault *f, FILE *out)
+{
+    fprintf(out, "  %s: rank %d", fault_names[f->kind], f->rank);
+    if (f->kind == SCHEDULE_DELAY || f->kind >= SCHEDULE_SILENCE)
+        fprintf(out, " to %d", f->peer);
+    if (f->kind >= SCHEDULE_CORRUPT)
+        fprintf(out, ", frame %llu", (unsigned long long)f->nth);
+    else
+        fprintf(out, ", at %.3f us", (double)f->at_ns / 1e3);
+    if (f->kind == SCHEDULE_DELAY || f->kind == SCHEDULE_NAP || f->kind == SCHEDULE_PAUSE)
+        fprintf(out, " until %.3f us", (double)f->until_ns / 1e3);
+    if (f->kind <= SCHEDULE_LATE)
+        fprintf(out, ", %g %s", f->amount, f->kind == SCHEDULE_SLOW ? "bit/s" : "s");
+    if (f->kind == SCHEDULE_BREAK)
+        fprintf(out, ", seen by %s",
+                !f->peer_sees ? "the first"
+                : !f->sees    ? "the second"
+                              : "both");
+    fputc('\n', out);
+}
+
+void schedule_print(const struct schedule *s, FILE *out)
+{
+    fprintf(out,
+            "SPARRING_SEED=%llu: %d ranks, latency %g s, jitter %g s, %g bit/s, deaths seen within "
+            "%g s, eager %zu of %zu, timeout %g s%s\n",
+            (unsigned long long)s->seed, s->ranks, s->links.latency_s, s->links.jitter_s,
+            s->links.bandwidth, s->links.detect_s, s->eager_bytes, s->eager_window, s->timeout_s,
+            s->leave ? ", ranks leave when they are done" : "");
+    fprintf(out, "operations (codec %s):\n", s->codec);
+    for (int k = 0; k < s->operations; k++)
+        print_operation(&s->operation[k], k, out);
+    fprintf(out, "in flight at most, by rank:");
+    for (int r = 0; r < s->ranks; r++)
+        fprintf(out, " %d%s", s->depth[r], s->think_ns[r] ? " (late)" : "");
+    fprintf(out, "\nfaults: %s\n", s->faults ? "" : "none");
+    for (int i = 0; i < s->faults; i++)
+        print_fault(&s->fault[i], out);
+    if (s->odd != SCHEDULE_EVEN)
+        fprintf(out, "odd: rank %d, operation %d: %s\n", s->odd_rank, s->odd_operation,
+                odd_names[s->odd]);
+    if (s->odd >= SCHEDULE_OTHER_COUNT && s->odd <= SCHEDULE_OTHER_KIND)
+        print_operation(&s->odd_call, s->odd_operation, out);
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Simulated schedules: everything that happens to a job, drawn from one 64-bit seed.
+ *
+ *   schedule_draw    seed -> schedule: ranks, links, operations, faults, odd calls (schedules.c)
+ *   schedule_play    schedule -> play: the real engine runs it (schedule_play.c)
+ *   schedule_check   play -> NULL, or what is wrong with it (schedule_check.c, schedule_codec.c)
+ */
+#ifndef TESTS_SIM_SCHEDULES_H
+#define TESTS_SIM_SCHEDULES_H
+
+#include <stdio.h>
+
+#include <sparring/sparring.h>
+
+#include "base/rng.h"
+#include "tests/sim/world.h"
+
+#define SCHEDULE_RANKS 9
+#define SCHEDULE_OPERATIONS 6
+#define SCHEDULE_FAULTS 3
+
+enum schedule_kind {
+    SCHEDULE_ALLREDUCE,
+    SCHEDULE_REDUCE_SCATTER,
+    SCHEDULE_ALLGATHER,
+    SCHEDULE_BROADCAST,
+    SCHEDULE_BARRIER,
+    SCHEDULE_SPARSE,
+    SCHEDULE_COMPRESSED,
+    SCHEDULE_KINDS
+};
+
+struct schedule_operation {
+    enum schedule_kind kind;
+    spr_dtype dtype;
+    spr_op op;
+    int root;
+    const char *algorithm; /* NULL: the library's choice */
+    bool in_place;
+    bool whole;                 /* whole numbers */
+    double density;             /* of sparse lists */
+    size_t count;               /* as passed to the call */
+    size_t in_count, out_count; /* elements of the buffers */
+    bool list;                  /* sparse: the result as a list too */
+};
+
+enum schedule_fault_kind {
+    /* These must not be seen by anybody: */
+    SCHEDULE_SLOW,  /* rank: a slow port */
+    SCHEDULE_DELAY, /* rank -> peer: frames take longer */
+    SCHEDULE_LATE,  /* rank: "sent" comes late */
+    SCHEDULE_NAP,   /* rank: paused, shorter than any limit */
+    /* These may end the job: */
+    SCHEDULE_KILL,     /* rank */
+    SCHEDULE_PAUSE,    /* rank: beyond every deadline, then it goes on */
+    SCHEDULE_SILENCE,  /* rank -> peer: frames vanish */
+    SCHEDULE_BREAK,    /* rank, peer: the link is lost; both or one of them see it */
+    SCHEDULE_CORRUPT,  /* rank -> peer: one bit of a frame */
+    SCHEDULE_TRUNCATE, /* rank -> peer: the link ends within a frame */
+    SCHEDULE_REPLAY,   /* rank -> peer: a frame comes twice */
+    SCHEDULE_FAULT_KINDS
+};
+
+struct schedule_fault {
+    enum schedule_fault_kind kind;
+    int rank, peer;
+    uint64_t at_ns, until_ns;
+    uint64_t nth;         /* frame */
+    double amount;        /* bit/s, or seconds */
+    bool sees, peer_sees; /* BREAK */
+};
+
+/* One rank does not do as the others. */
+enum schedule_odd {
+    SCHEDULE_EVEN,
+    SCHEDULE_OTHER_COUNT, /* operation `odd_operation` of rank `odd_rank` is another one ... */
+    SCHEDULE_OTHER_OP,
+    SCHEDULE_OTHER_KIND,
+    SCHEDULE_MISSING, /* ... is never called, nor are those behind it */
+    SCHEDULE_CANCEL,  /* ... is cancelled after the post */
+    SCHEDULE_ABORT,   /* instead, the rank aborts the communicator */
+    SCHEDULE_ODDS
+};
+
+struct schedule {
+    uint64_t seed;
+    struct spr_rng rng; /* of drawing, then of playing */
+    int ranks;
+    struct spr_sim_options links;
+    size_t eager_bytes, eager_window;
+    double timeout_s;
+    const char *codec; /* of the compressed operations; the state goes from one to the next */
+    size_t codec_elements;
+    int depth[SCHEDULE_RANKS];         /* operations in flight at most; 1: blocking calls */
+    uint64_t think_ns[SCHEDULE_RANKS]; /* at most, before each call */
+    bool leave;                        /* ranks that are done say goodbye while others still work */
+    enum schedule_odd odd;
+    int odd_rank, odd_operation;
+    int operations, faults;
+    struct schedule_operation operation[SCHEDULE_OPERATIONS];
+    struct schedule_operation odd_call; /* what the odd rank calls instead */
+    struct schedule_fault fault[SCHEDULE_FAULTS];
+};
+
+void schedule_draw(struct schedule *s, uint64_t seed);
+void schedule_print(const struct schedule *s, FILE *out);
+/* Bit r: rank r is really at fault, so that an error may name it. 0: all must succeed. */
+unsigned schedule_culprits(const struct schedule *s);
+/* Is there an operation that the ranks disagree on? It fails alone. */
+static inline bool schedule_mismatches(const struct schedule *s)
+{
+    return s->ranks > 1 && s->odd >= SCHEDULE_OTHER_COUNT && s->odd <= SCHEDULE_OTHER_KIND;
+}
+/* What a rank calls. */
+static inline const struct schedule_operation *schedule_call_of(const struct schedule *s, int rank,
+                                                                int k)
+{
+    bool odd = s->odd != SCHEDULE_EVEN && rank == s->odd_rank && k == s->odd_operation;
+
+    return odd ? &s->odd_call : &s->operation[k];
+}
+static inline uint64_t schedule_below(struct schedule *s, uint64_t n)
+{
+    return spr_rng_below(&s->rng, n);
+}
+
+/* What one rank knows of one operation. */
+struct schedule_call {
+    char *in, *out;
+    spr_sparse list, result;
+    spr_request *request;
+    bool posted, ended;
+    spr_status status; /* of the post, then of the request */
+    uint64_t posted_ns, ended_ns;
+    /* Compressed: the residual before the call, and what was sent once it ended well. */
+    float *before, *sent;
+};
+
+struct schedule_play {
+    struct schedule schedule;
+    struct world world;
+    uint64_t now_ns;
+    spr_codec *codec[SCHEDULE_RANKS];
+    struct schedule_call call[SCHEDULE_RANKS][SCHEDULE_OPERATIONS];
+    int next[SCHEDULE_RANKS];              /* the next operation to call */
+    uint64_t next_call_ns[SCHEDULE_RANKS]; /* not before */
+    bool left[SCHEDULE_RANKS];             /* said goodbye */
+    uint64_t leave_ns[SCHEDULE_RANKS];     /* then it closes its links */
+    int64_t live, live_bytes, most_bytes;  /* of memory: before, and at most */
+    bool failed;                           /* a communicator did */
+    int deadlines, right_deadlines;        /* errors, and those that name one who is at fault */
+    char failure[1024];
+};
+
+/* True: it went well. Otherwise play->failure says what did not. Frees everything. */
+bool schedule_play(struct schedule_play *play, const struct schedule *schedule);
+
+/* The pieces, in order. Each returns false with play->failure set. */
+bool schedule_run(struct schedule_play *play);
+bool schedule_check(struct schedule_play *play);
+bool schedule_check_codecs(struct schedule_play *play);
+bool schedule_check_call(struct schedule_play *play, int rank, int operation); /* when it ended */
+/* Did this rank live to the end? */
+bool schedule_survives(const struct schedule_play *play, int rank);
+void schedule_fill(struct schedule_play *play);
+void schedule_free(struct schedule_play *play);
+spr_status schedule_post(struct schedule_play *play, int rank, int operation);
+bool schedule_fail(struct schedule_play *play, int rank, int operation, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Random schedules over simulated links; see schedules.h for what is drawn and schedule_check.c for
+ * what must hold.
+ *
+ *   SPARRING_SEED=...           play the schedule of this seed alone, and print it
+ *   SPARRING_SCHEDULES=N        play N schedules, of consecutive seeds
+ *   SPARRING_SCHEDULES_JOBS=N   in N processes
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "tests/sim/schedules.h"
+
+#define SCHEDULES 100000
+#define SOAK 1000000 /* make soak */
+#define JOBS 2
+#define JOBS_MAX 64
+
+/* What the processes tell the one that started them. */
+struct share {
+    uint64_t seed; /* being played */
+    uint64_t failures, deadlines, right_deadlines;
+};
+
+static bool play_one(uint64_t seed, bool print, struct share *share)
+{
+    static struct schedule schedule;
+    static struct schedule_play play;
+
+    schedule_draw(&schedule, seed);
+    if (print)
+        schedule_print(&schedule, stdout);
+    share->seed = seed;
+    if (schedule_play(&play, &schedule)) {
+        share->deadlines += (uint64_t)play.deadlines;
+        share->right_deadlines += (uint64_t)play.right_deadlines;
+        share->failures += play.failed;
+        return true;
+    }
+    schedule_print(&schedule, stderr);
+    fprintf(stderr, "FAILED: SPARRING_SEED=%llu: %s\n", (unsigned long long)seed, play.failure);
+    return false;
+}
+
+static uint64_t number(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+
+    return text && *text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+/* The seeds that begin + job, begin + job + jobs, ... */
+static _Noreturn void play_share(uint64_t begin, uint64_t n, uint64_t job, uint64_t jobs,
+                                 struct share *share)
+{
+    static const int crashes[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV};
+
+    for (size_t i = 0; i < SPR_ARRAY_LEN(crashes); i++)
+        signal(crashes[i], SIG_DFL); /* cmocka's handlers are for the one that waits */
+    for (uint64_t i = job; i < n; i += jobs)
+        if (!play_one(begin + i, false, share))
+            _exit(1);
+    _exit(0);
+}
+
+/* Wait for all. Returns how many did not end well. */
+static int reap(const pid_t *pids, uint64_t jobs, const struct share *shares)
+{
+    int bad = 0;
+
+    for (uint64_t i = 0; i < jobs; i++) {
+        int status = 0;
+        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+        bad += status != 0;
+        if (WIFSIGNALED(status))
+            print_error("SPARRING_SEED=%llu: signal %d\n", (unsigned long long)shares[i].seed,
+                        WTERMSIG(status));
+    }
+    return bad;
+}
+
+static void play_many(uint64_t seed, uint64_t n, uint64_t jobs)
+{
+    struct share *shares = mmap(NULL, JOBS_MAX * sizeof *shares, PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct share sum = {0};
+    pid_t pids[JOBS_MAX];
+    int bad;
+
+    assert_true(shares != MAP_FAILED && jobs >= 1 && jobs <= JOBS_MAX);
+    fflush(NULL);
+    for (uint64_t i = 0; i < jobs; i++) {
+        pids[i] = fork();
+        assert_true(pids[i] >= 0);
+        if (pids[i] == 0)
+            play_share(seed, n, i, jobs, &shares[i]);
+    }
+    bad = reap(pids, jobs, shares);
+    for (uint64_t i = 0; i < jobs; i++) {
+        sum.failures += shares[i].failures;
+        sum.deadlines += shares[i].deadlines;
+        sum.right_deadlines += shares[i].right_deadlines;
+    }
+    munmap(shares, JOBS_MAX * sizeof *shares);
+    printf("%llu jobs failed; %llu of %llu deadlines name a rank at fault\n",
+           (unsigned long long)sum.failures, (unsigned long long)sum.right_deadlines,
+           (unsigned long long)sum.deadlines);
+    assert_int_equal(bad, 0);
+}
+
+static void schedules_end_well(void **state)
+{
+    uint64_t seed = spr_rng_test_seed();
+    bool one = getenv("SPARRING_SEED") && !getenv("SPARRING_SCHEDULES");
+    uint64_t n = number("SPARRING_SCHEDULES", getenv("SPARRING_SOAK") ? SOAK : SCHEDULES);
+    struct share share = {0};
+
+    (void)state;
+    if (one) {
+        assert_true(play_one(seed, true, &share));
+        return;
+    }
+    printf("%llu schedules from SPARRING_SEED=%llu\n", (unsigned long long)n,
+           (unsigned long long)seed);
+    play_many(seed, n, number("SPARRING_SCHEDULES_JOBS", JOBS));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(schedules_end_well)};
+
+    if (!getenv("SPARRING_LOG"))
+        spr_log_configure("off"); /* mismatches, by the thousand */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

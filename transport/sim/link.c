@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * The link operations, simulated.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "transport/sim/private.h"
+
+static struct spr_sim_rank *rank_of(struct spr_transport *t)
+{
+    return spr_container_of(t, struct spr_sim_rank, transport);
+}
+
+spr_status spr_sim_open(struct spr_sim *sim, const struct spr_transport_params *params,
+                        struct spr_transport **transport)
+{
+    struct spr_sim_rank *r = &sim->ranks[params->rank];
+
+    if (r->opened)
+        return SPR_ERR_INVALID;
+    r->transport = (struct spr_transport){&spr_sim_ops, *params};
+    r->opened = true;
+    *transport = &r->transport;
+    return SPR_OK;
+}
+
+static spr_status sim_connect(struct spr_transport *t, int peer, const struct spr_peer_info *info,
+                              struct spr_link **link, struct spr_error *error)
+{
+    struct spr_sim_rank *r = rank_of(t);
+
+    (void)info;
+    (void)error;
+    r->links[peer].link = (struct spr_link){t, peer, SPR_LINK_CONNECTING, NULL};
+    *link = &r->links[peer].link;
+    return SPR_OK;
+}
+
+/* Sending -------------------------------------------------------------------------------------- */
+
+static uint64_t transfer_ns(const struct spr_sim_rank *r, uint64_t bytes)
+{
+    double bandwidth = spr_sim_bandwidth(r);
+
+    return bandwidth > 0 ? (uint64_t)((double)bytes * 8e9 / bandwidth) : 0;
+}
+
+/* When a frame that leaves now arrives; moves both ports on. */
+static uint64_t arrival_ns(struct spr_sim_rank *from, struct spr_sim_rank *to,
+                           struct spr_sim_link *l, uint64_t bytes, uint64_t *left_ns)
+{
+    struct spr_sim *sim = from->sim;
+    uint64_t now = spr_sim_now_ns(sim), arrival;
+    uint64_t start = now > from->out_free_ns ? now : from->out_free_ns;
+
+    from->out_free_ns = *left_ns = start + transfer_ns(from, bytes);
+    arrival = *left_ns + (uint64_t)(sim->options.latency_s * 1e9);
+    if (arrival < to->in_free_ns + transfer_ns(to, bytes))
+        arrival = to->in_free_ns + transfer_ns(to, bytes);
+    to->in_free_ns = arrival;
+    /* Behind the port, so that one late frame does not hold up those of other links. */
+    if (sim->options.jitter_s > 0)
+        arrival += (uint64_t)(spr_rng_double(&sim->rng) * sim->options.jitter_s * 1e9);
+    if (now >= l->delay_from_ns && now < l->delay_until_ns)
+        arrival += l->delay_ns;
+    if (arrival <= l->last_arrival_ns)
+        arrival = l->last_arrival_ns + 1;
+    l->last_arrival_ns = arrival;
+    return arrival;
+}
+
+/* The frame on the wire, as two events of the receiver: the header is there when the first bytes
+ * are, and things may happen before the last one comes. */
+static void fly(struct spr_sim_rank *r, struct spr_sim_rank *to, struct spr_sim_link *l,
+                const struct spr_tx *tx, uint64_t first_ns, uint64_t arrival)
+{
+    struct spr_sim_event *head = spr_sim_event_new(to, SPR_SIM_HEADER, first_ns, r->rank);
+    struct spr_sim_event *e = spr_sim_event_new(to, SPR_SIM_PAYLOAD, arrival, r->rank);
+
+    head->header = e->header = tx->header;
+    if (tx->header.bytes) {
+        e->data = malloc(tx->header.bytes);
+        if (!e->data)
+            abort();
+        memcpy(e->data, tx->data, tx->header.bytes);
+    }
+    spr_sim_damage(r->sim, l, to, head, e);
+}
+
+static void sim_send(struct spr_link *link, struct spr_tx *tx)
+{
+    struct spr_sim_rank *r = rank_of(link->transport), *to = &r->sim->ranks[link->peer];
+    struct spr_sim_link *l = &r->links[link->peer];
+    uint64_t bytes = SPR_FRAME_BYTES + tx->header.bytes, left = spr_sim_now_ns(r->sim), arrival;
+    uint64_t previous = l->last_arrival_ns;
+    bool failed = l->killed || link->state == SPR_LINK_DOWN;
+    bool silent = spr_sim_is_silent(r->sim, r->rank, to->rank, left);
+    bool lost = failed || silent || spr_sim_killed(to);
+    struct spr_sim_event *sent;
+
+    l->vanished |= lost && !failed;
+    arrival = lost ? 0 : arrival_ns(r, to, l, bytes, &left);
+    if (r->late_s > 0 && !failed)
+        left += (uint64_t)(spr_rng_double(&r->sim->rng) * r->late_s * 1e9);
+    sent = spr_sim_event_new(r, SPR_SIM_SENT, left, link->peer);
+    sent->tx = tx;
+    tx->failed = failed;
+    l->unsent++;
+    r->sent_bytes += bytes;
+    r->transport.params.counters->sent_bytes += bytes;
+    r->transport.params.counters->sent_frames++;
+    l->frames++;
+    if (!lost && !to->closed)
+        fly(r, to, l, tx, arrival - spr_min_u64(transfer_ns(to, bytes), arrival - previous - 1),
+            arrival);
+}
+
+/* Receiving ------------------------------------------------------------------------------------ */
+
+static void link_down(struct spr_sim_rank *r, struct spr_sim_link *l, spr_status why,
+                      const char *text)
+{
+    if (l->reported || l->killed || l->link.state == SPR_LINK_DOWN)
+        return;
+    l->reported = true;
+    l->link.state = SPR_LINK_DOWN;
+    r->transport.params.events->down(&l->link, why, text);
+    spr_sim_return_unsent(r, l);
+}
+
+static void deliver_header(struct spr_sim_rank *r, struct spr_sim_event *e)
+{
+    struct spr_sim_link *l = &r->links[e->peer];
+    spr_status status;
+
+    if (l->killed || l->link.state != SPR_LINK_UP)
+        return;
+    if (e->truncated) {
+        link_down(r, l, SPR_ERR_LINK, "end of file within a header");
+        return;
+    }
+    l->rx = (struct spr_rx){SPR_SINK_DROP, NULL};
+    status = r->transport.params.events->header(&l->link, &e->header, &l->rx);
+    if (status)
+        link_down(r, l, status, spr_status_string(status));
+}
+
+/* Returns true when the layer above keeps the event's data. */
+static bool deliver_payload(struct spr_sim_rank *r, struct spr_sim_event *e)
+{
+    struct spr_sim_link *l = &r->links[e->peer];
+    const struct spr_link_events *up = r->transport.params.events;
+
+    if (l->killed || l->link.state != SPR_LINK_UP)
+        return false;
+    if (l->rx.sink == SPR_SINK_INTO && e->header.bytes)
+        memcpy(l->rx.into, e->data, e->truncated ? e->whole : e->header.bytes);
+    if (e->truncated) {
+        link_down(r, l, SPR_ERR_LINK, "end of file within a payload");
+        return false;
+    }
+    r->transport.params.counters->received_bytes += SPR_FRAME_BYTES + e->header.bytes;
+    r->transport.params.counters->received_frames++;
+    if (l->rx.sink == SPR_SINK_INTO) {
+        up->payload(&l->link, &e->header, l->rx.into, NULL);
+    } else if (l->rx.sink == SPR_SINK_BORROW && e->data) {
+        spr_list_push_back(&r->borrowed, &e->node);
+        up->payload(&l->link, &e->header, e->data, e);
+        return true;
+    } else {
+        up->payload(&l->link, &e->header, NULL, NULL);
+    }
+    return false;
+}
+
+/* A peer's death: its frames under way may still come before the end of file, or never. Returns
+ * true when the event is put off. */
+static bool deliver_death(struct spr_sim_rank *r, struct spr_sim_event *e)
+{
+    struct spr_sim *sim = r->sim;
+    struct spr_sim_link *l = &r->links[e->peer];
+    uint64_t last = sim->ranks[e->peer].links[r->rank].last_arrival_ns;
+
+    if (!l->link.transport || spr_sim_is_silent(sim, e->peer, r->rank, sim->ranks[e->peer].kill_ns))
+        return false;
+    if (last > e->ns && !sim->options.choose && spr_rng_below(&sim->rng, 2)) {
+        e->ns = last + 1;
+        spr_sim_event_push(r, e);
+        return true;
+    }
+    link_down(r, l, SPR_ERR_LINK, "end of file");
+    return false;
+}
+
+/* Returns true when the event lives on. */
+static bool deliver(struct spr_sim_rank *r, struct spr_sim_event *e)
+{
+    struct spr_sim_link *l = &r->links[e->peer];
+
+    switch (e->kind) {
+    case SPR_SIM_SENT:
+        l->unsent--;
+        r->transport.params.events->sent(&l->link, e->tx);
+        return false;
+    case SPR_SIM_HEADER:
+        deliver_header(r, e);
+        return false;
+    case SPR_SIM_PAYLOAD:
+        return deliver_payload(r, e);
+    case SPR_SIM_DIED:
+        return deliver_death(r, e);
+    default:
+        if (l->link.transport)
+            link_down(r, l, SPR_ERR_LINK,
+                      e->kind == SPR_SIM_CLOSED ? "end of file" : "connection reset by peer");
+        return false;
+    }
+}
+
+static int connect_links(struct spr_sim_rank *r)
+{
+    int n = 0;
+
+    for (int i = 0; i < r->sim->options.ranks; i++) {
+        struct spr_sim_link *l = &r->links[i];
+        if (l->link.transport && l->link.state == SPR_LINK_CONNECTING && !l->killed) {
+            l->link.state = SPR_LINK_UP;
+            r->transport.params.events->up(&l->link);
+            n++;
+        }
+    }
+    return n;
+}
+
+static int sim_progress(struct spr_transport *t)
+{
+    struct spr_sim_rank *r = rank_of(t);
+    int n;
+
+    if (!spr_sim_runs(r->sim, r->rank))
+        return 0;
+    n = connect_links(r);
+    while (r->count && r->heap[0]->ns <= spr_sim_now_ns(r->sim)) {
+        struct spr_sim_event *e = spr_sim_event_pop(r);
+        if (!deliver(r, e))
+            spr_sim_event_free(e);
+        n++;
+    }
+    return n;
+}
+
+static void sim_release(struct spr_link *link, void *token)
+{
+    struct spr_sim_event *e = token;
+
+    (void)link;
+    spr_list_remove(&e->node);
+    spr_sim_event_free(e);
+}
+
+/* Ending --------------------------------------------------------------------------------------- */
+
+static void sim_kill(struct spr_link *link)
+{
+    struct spr_sim_rank *r = rank_of(link->transport), *to = &r->sim->ranks[link->peer];
+    struct spr_sim_link *l = &r->links[link->peer];
+    uint64_t now = spr_sim_now_ns(r->sim);
+
+    if (l->killed)
+        return;
+    l->killed = true;
+    link->state = SPR_LINK_DOWN;
+    spr_sim_return_unsent(r, l);
+    if (!to->closed && !spr_sim_is_silent(r->sim, r->rank, to->rank, now))
+        spr_sim_event_new(to, SPR_SIM_CLOSED,
+                          l->last_arrival_ns > now ? l->last_arrival_ns + 1 : now + 1, r->rank);
+}
+
+static void sim_address(struct spr_transport *t, void *address)
+{
+    (void)t;
+    memset(address, 0, SPR_ADDRESS_BYTES);
+}
+
+static bool sim_usable(struct spr_transport *t, const struct spr_peer_info *mine,
+                       const struct spr_peer_info *peer)
+{
+    (void)t;
+    (void)mine;
+    (void)peer;
+    return true;
+}
+
+static spr_status sim_unopened(const struct spr_transport_params *params,
+                               struct spr_transport **transport, struct spr_error *error)
+{
+    (void)params;
+    (void)transport;
+    return spr_error_set(error, SPR_ERR_UNSUPPORTED, -1, "sim is opened with spr_sim_open");
+}
+
+static int sim_fd(struct spr_transport *t)
+{
+    (void)t;
+    return -1;
+}
+
+static spr_status sim_arm(struct spr_transport *t)
+{
+    struct spr_sim_rank *r = rank_of(t);
+
+    return r->count && r->heap[0]->ns <= spr_sim_now_ns(r->sim) ? SPR_IN_PROGRESS : SPR_OK;
+}
+
+static bool sim_idle(struct spr_transport *t)
+{
+    struct spr_sim_rank *r = rank_of(t);
+
+    for (int i = 0; i < r->sim->options.ranks; i++)
+        if (r->links[i].unsent)
+            return false;
+    return true;
+}
+
+/* Frames under way may be lost with their sender; those that vanished are never acknowledged. Where
+ * time stands still, what is sent arrives. */
+static bool sim_delivered(const struct spr_link *link)
+{
+    const struct spr_sim_rank *r = rank_of(link->transport);
+    const struct spr_sim_link *l = &r->links[link->peer];
+
+    return r->sim->options.choose || (!l->vanished && l->last_arrival_ns <= spr_sim_now_ns(r->sim));
+}
+
+static void sim_close(struct spr_transport *t)
+{
+    struct spr_sim_rank *r = rank_of(t);
+
+    for (int i = 0; i < r->sim->options.ranks; i++)
+        if (r->links[i].link.transport)
+            sim_kill(&r->links[i].link);
+    while (r->count)
+        spr_sim_event_free(spr_sim_event_pop(r));
+    spr_sim_choice_drop(r);
+    while (!spr_list_empty(&r->borrowed))
+        sim_release(NULL, spr_list_entry(r->borrowed.next, struct spr_sim_event, node));
+    r->closed = true;
+}
+
+static spr_status sim_register(struct spr_transport *t, void *memory, size_t bytes)
+{
+    (void)t;
+    (void)memory;
+    (void)bytes;
+    return SPR_ERR_UNSUPPORTED;
+}
+
+static void sim_deregister(struct spr_transport *t, void *memory, size_t bytes)
+{
+    (void)t;
+    (void)memory;
+    (void)bytes;
+}
+
+const struct spr_transport_ops spr_sim_ops = {
+    .name = "sim",
+    .open = sim_unopened,
+    .address = sim_address,
+    .usable = sim_usable,
+    .connect = sim_connect,
+    .send = sim_send,
+    .release = sim_release,
+    .kill = sim_kill,
+    .progress = sim_progress,
+    .fd = sim_fd,
+    .arm = sim_arm,
+    .idle = sim_idle,
+    .delivered = sim_delivered,
+    .close = sim_close,
+    .mem_register = sim_register,
+    .mem_deregister = sim_deregister,
+};
