@@ -52,7 +52,7 @@ struct spr_event {
 };
 
 #define SPR_TRACE_EVENTS 4096
-#define SPR_TRACE_MAGIC "SPRTRACE"
+#define SPR_TRACE_MAGIC "SPRFLREC"
 #define SPR_TRACE_VERSION 1
 #define SPR_TRACE_WORDS 48
 #define SPR_TRACE_WORD_BYTES 24

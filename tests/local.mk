@@ -181,6 +181,7 @@ tests_multi_test_transport_shm_processes_SOURCES = tests/multi/test_transport_sh
 # These run the programs of tools/, so they need nothing of the library.
 test_programs += tests/cli/test_sparring_run
 tests_cli_test_sparring_run_LDADD = $(CMOCKA_LIBS)
+test_programs += tests/cli/test_sparring_trace
 test_programs += tests/cli/test_sparring_perf
 tests_cli_test_sparring_perf_LDADD = $(CMOCKA_LIBS)
 test_scripts += tests/cli/test_compare.sh

@@ -6,9 +6,29 @@ tools_libs = libsparring.la base/libspr-base.la $(JANSSON_LIBS) $(spr_system_lib
 
 dist_noinst_SCRIPTS = tools/setup tools/check tools/demo
 
-# sparring-run needs nothing of the library.
+# Readers of the flight recorder; they need base/ and nothing else of the library.
+noinst_LTLIBRARIES += tools/libspr-trace.la
+tools_libspr_trace_la_SOURCES = \
+	tools/trace/align.c \
+	tools/trace/dump.c \
+	tools/trace/json.c \
+	tools/trace/links.c \
+	tools/trace/operations.c \
+	tools/trace/places.c \
+	tools/trace/places.h \
+	tools/trace/read.c \
+	tools/trace/set.c \
+	tools/trace/state.c \
+	tools/trace/trace.h \
+	tools/trace/verdict.c
+
+bin_PROGRAMS += tools/sparring-trace
+tools_sparring_trace_LDADD = tools/libspr-trace.la base/libspr-base.la $(spr_system_libs)
+tools_sparring_trace_SOURCES = tools/trace/main.c
+
+# sparring-run names the culprit of a failed job as sparring-trace does; it needs nothing else of the library.
 bin_PROGRAMS += tools/sparring-run
-tools_sparring_run_LDADD =
+tools_sparring_run_LDADD = tools/libspr-trace.la base/libspr-base.la $(spr_system_libs)
 tools_sparring_run_SOURCES = \
 	tools/run/emulate.c \
 	tools/run/emulate.h \
@@ -28,6 +48,8 @@ tools_sparring_run_SOURCES = \
 	tools/run/privilege.c \
 	tools/run/privilege.h \
 	tools/run/rank.c \
+	tools/run/recorder.c \
+	tools/run/recorder.h \
 	tools/run/remote.c \
 	tools/run/tree.c \
 	tools/run/tree.h

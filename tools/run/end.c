@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tools/run/recorder.h"
 #include "tools/run/tree.h"
 
 enum {
@@ -76,6 +77,7 @@ void job_enter(struct job *job, enum phase phase)
         job->deadline_ms = 0;
         break;
     case PHASE_GRACE:
+        recorder_look(job, false);
         job->deadline_ms = now + (int64_t)(GRACE_MS * time_factor());
         break;
     case PHASE_TERM:
@@ -119,6 +121,8 @@ static void rank_ended(struct job *job, struct rank *rank, int status)
     pid_t pid = rank->pid;
     rank->pid = 0;
     job->alive--;
+    if (job->phase <= PHASE_GRACE && job->interrupts == 0) /* later ones are our doing */
+        recorder_ended(rank, status);
     if (status != 0 && !job->failed && job->phase == PHASE_RUN) {
         stream_read(&rank->output); /* its last words come before ours */
         stream_read(&rank->error);
@@ -149,8 +153,10 @@ void job_reap(struct job *job)
 void job_forward(struct job *job, int number)
 {
     enum { PATIENCE = 3 };
-    if (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT)
+    if (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT) {
         job->interrupts++;
+        recorder_look(job, true);
+    }
     if (job->interrupts >= PATIENCE || job->alive == 0) {
         if (job->code == 0)
             job->code = 128 + number;
@@ -200,6 +206,7 @@ static void report_timeout(struct job *job)
                 process_state(pid));
     }
     job->code = 124;
+    recorder_look(job, true);
 }
 
 void job_tick(struct job *job)

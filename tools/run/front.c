@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "tools/run/job.h"
+#include "tools/run/recorder.h"
 #include "tools/run/tree.h"
 
 struct front {
@@ -146,6 +147,7 @@ int front_run(const struct options *options)
     struct sigaction pipe_action;
     sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
     sigaction(SIGPIPE, &ignore, &pipe_action);
+    recorder_open(options);
     watched_signals(&signals);
     blocked = signals;
     sigaddset(&blocked,
@@ -170,6 +172,8 @@ int front_run(const struct options *options)
     say("the keeper of the ranks (pid %d) was killed by signal %d (%s)", (int)front.keeper,
         WTERMSIG(status), strsignal(WTERMSIG(status)));
     clear_up();
+    if (recorder_directory() != NULL)
+        say("the last events of the ranks are in %s, see sparring-trace(1)", recorder_directory());
     say_flush();
     return 128 + WTERMSIG(status);
 }

@@ -9,6 +9,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "tools/run/recorder.h"
+
 static const struct {
     int number;
     const char *name;
@@ -181,6 +183,8 @@ int job_run(struct job *job)
     while (job->phase != PHASE_DONE)
         step(job, slots);
     drain(job, slots);
+    recorder_close(job);
+    say_flush();
     emulated_network_free(&job->network);
     free(slots);
     free(job->ranks);

@@ -72,6 +72,14 @@ static const char *take_root(struct options *options, const char *value)
     return NULL;
 }
 
+static const char *take_trace_directory(struct options *options, const char *value)
+{
+    if (*value == '\0')
+        return "a directory, or none";
+    options->trace_directory = value;
+    return NULL;
+}
+
 static const char *take_rate(struct options *options, const char *value)
 {
     return parse_rate(value, &options->rate_bits_s);
@@ -130,6 +138,8 @@ static const struct option_row {
     {"cpu-bind", 0, "none|rank", take_binding,
      "rank: pin rank i to the i-th allowed CPU, modulo their\nnumber [none]"},
     {"root", 0, "ADDRESS[:PORT]", take_root, "where rank 0 listens [chosen]"},
+    {"trace-dir", 0, "DIR|none", take_trace_directory,
+     "where the ranks' last events are kept [a private\ndirectory, removed when no rank fails]"},
     {NULL, 0, NULL, NULL, "Emulated network on this machine"},
     {"emulate", 0, "RATE", take_rate,
      "each rank becomes a host of its own, on a link of RATE\n"

@@ -21,13 +21,14 @@ struct options {
     int ranks_per_host;
     bool tag;
     bool bind_to_cpu;
-    double timeout_s;         /* 0 = none */
-    uint64_t rate_bits_s;     /* 0 = no emulated network */
-    const char *congestion;   /* NULL = as the machine has it */
-    char *root_host;          /* NULL = chosen here */
-    int root_port;            /* 0 = chosen here */
-    const char *remote_shell; /* words separated by blanks */
-    struct machine *machines; /* --hosts; NULL = this machine */
+    double timeout_s;            /* 0 = none */
+    uint64_t rate_bits_s;        /* 0 = no emulated network */
+    const char *congestion;      /* NULL = as the machine has it */
+    const char *trace_directory; /* "none" = no flight recorders; NULL = chosen here */
+    char *root_host;             /* NULL = chosen here */
+    int root_port;               /* 0 = chosen here */
+    const char *remote_shell;    /* words separated by blanks */
+    struct machine *machines;    /* --hosts; NULL = this machine */
     size_t machine_count;
     char **environment; /* NAME=VALUE strings of --env */
     size_t environment_count;

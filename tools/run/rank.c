@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "tools/run/parse.h"
+#include "tools/run/recorder.h"
 
 /* What a child reports through a pipe when it does not get to run its program. */
 struct report {
@@ -109,6 +110,9 @@ static bool set_environment(const struct job *job, const struct rank *rank, cons
         return true;
     rank_identity(job, rank, &identity);
     bool set = unsetenv("SPARRING_SECRET_FILE") == 0;
+    const char *recorder = recorder_directory();
+    set = set && (recorder != NULL ? setenv("SPARRING_TRACE_DIR", recorder, 1)
+                                   : unsetenv("SPARRING_TRACE_DIR")) == 0;
     for (size_t i = 0; i < job->options->environment_count; i++)
         set = set && putenv(job->options->environment[i]) == 0;
     for (int i = 0; i < IDENTITY_COUNT; i++)

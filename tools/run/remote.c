@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "tools/run/parse.h"
+#include "tools/run/recorder.h"
 
 extern char **environ;
 
@@ -75,6 +76,12 @@ bool remote_script(const struct job *job, const struct rank *rank, char **text, 
         free(directory);
     }
     write_own_settings(stream);
+    fputs("unset SPARRING_TRACE_DIR\n", stream);
+    if (recorder_directory() != NULL) {
+        fputs("export SPARRING_TRACE_DIR=", stream);
+        write_quoted(stream, recorder_directory());
+        fputc('\n', stream);
+    }
     for (size_t i = 0; i < job->options->environment_count; i++)
         write_export(stream, job->options->environment[i]);
     for (int i = 0; i < IDENTITY_COUNT; i++)

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tools/run/recorder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tools/run/job.h"
+#include "tools/trace/trace.h"
+
+static struct recorder {
+    char path[PATH_MAX]; /* "" = none */
+    bool mine;           /* made up here */
+    uint64_t seen_ns;    /* CLOCK_MONOTONIC of recorder_look; 0 = not yet */
+    char *text;          /* lines of the file `ranks` */
+    size_t length;
+    FILE *lines;
+} recorder;
+
+/* A private directory where files are memory, if there is such a place. */
+static void make_private(void)
+{
+    const char *const places[] = {getenv("XDG_RUNTIME_DIR"), "/dev/shm", "/tmp"};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        if (places[i] == NULL || places[i][0] != '/' || strlen(places[i]) > PATH_MAX / 2)
+            continue;
+        snprintf(recorder.path, sizeof recorder.path, "%s/sparring-XXXXXX", places[i]);
+        recorder.mine = mkdtemp(recorder.path) != NULL;
+        if (recorder.mine)
+            return;
+    }
+    recorder.path[0] = '\0';
+    say_errno("no place for the flight recorders of the ranks");
+}
+
+/* The one that was asked for; ranks may change their directory, so its name is absolute. */
+static void use_named(const char *name)
+{
+    char *absolute;
+    if (mkdir(name, 0700) != 0 && errno != EEXIST) {
+        say_errno("no flight recorders: cannot make the directory %s", name);
+        return;
+    }
+    absolute = realpath(name, NULL);
+    if (absolute != NULL && strlen(absolute) < sizeof recorder.path)
+        snprintf(recorder.path, sizeof recorder.path, "%s", absolute);
+    else
+        say_errno("no flight recorders: cannot use the directory %s", name);
+    free(absolute);
+}
+
+void recorder_open(const struct options *options)
+{
+    const char *name = options->trace_directory;
+    if (name == NULL)
+        name = getenv("SPARRING_TRACE_DIR");
+    if (name != NULL && strcmp(name, "none") == 0)
+        return;
+    if (name != NULL && *name != '\0')
+        use_named(name);
+    else if (options->machines == NULL) /* elsewhere the directory would not be there */
+        make_private();
+    if (recorder.path[0] != '\0')
+        recorder.lines = open_memstream(&recorder.text, &recorder.length);
+}
+
+const char *recorder_directory(void) { return recorder.path[0] != '\0' ? recorder.path : NULL; }
+
+static bool is_stopped(pid_t pid)
+{
+    char path[32];
+    char state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (file != NULL) {
+        if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+            state = 0;
+        fclose(file);
+    }
+    return state == 'T' || state == 't';
+}
+
+void recorder_look(const struct job *job, bool ending)
+{
+    struct timespec now;
+    if (recorder.lines == NULL || recorder.seen_ns != 0)
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    recorder.seen_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    fprintf(recorder.lines, "%s %llu\n", ending ? "ended" : "failed",
+            (unsigned long long)recorder.seen_ns);
+    for (int i = 0; i < job->count; i++) {
+        const struct rank *rank = &job->ranks[i];
+        if (rank->pid > 0 && rank->control_fd < 0)
+            fprintf(recorder.lines, "%d %s 0\n", i, is_stopped(rank->pid) ? "stopped" : "alive");
+    }
+}
+
+void recorder_ended(const struct rank *rank, int wait_status)
+{
+    bool killed = WIFSIGNALED(wait_status);
+    if (recorder.lines != NULL)
+        fprintf(recorder.lines, "%d %s %d\n", rank->index, killed ? "killed" : "exited",
+                killed ? WTERMSIG(wait_status) : WEXITSTATUS(wait_status));
+}
+
+static void write_lines(void)
+{
+    int directory = open(recorder.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0)
+        return;
+    unlinkat(directory, "ranks", 0); /* of an earlier job */
+    int fd = openat(directory, "ranks", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd >= 0) {
+        if (write(fd, recorder.text, recorder.length) != (ssize_t)recorder.length)
+            unlinkat(directory, "ranks", 0);
+        close(fd);
+    }
+    close(directory);
+}
+
+/* What ranks and write_lines() put there, and nothing else. */
+static void remove_all(void)
+{
+    DIR *directory = opendir(recorder.path);
+    struct dirent *entry;
+    while (directory != NULL && (entry = readdir(directory)) != NULL) {
+        size_t length = strlen(entry->d_name);
+        bool ours = strcmp(entry->d_name, "ranks") == 0 ||
+                    (length > 6 && strcmp(entry->d_name + length - 6, ".trace") == 0);
+        if (ours)
+            unlinkat(dirfd(directory), entry->d_name, 0);
+    }
+    if (directory != NULL)
+        closedir(directory);
+    rmdir(recorder.path);
+}
+
+/* True when there is something worth keeping. */
+static bool explain(const struct job *job)
+{
+    struct trace_set set;
+    char line[TRACE_TEXT_BYTES];
+    if (!trace_set_read(&set, recorder.path, line, sizeof line))
+        return false; /* no rank came as far as a communicator */
+    bool found = trace_verdict(&set, line, NULL);
+    trace_set_free(&set);
+    if (!found && job->interrupts > 0)
+        return false; /* somebody ended a job that was well */
+    if (found)
+        say("verdict: %s", line);
+    say("the last events of the ranks are in %s, see sparring-trace(1)", recorder.path);
+    return true;
+}
+
+void recorder_close(const struct job *job)
+{
+    bool failed = job->failed || job->code != 0;
+    if (recorder.lines == NULL)
+        return;
+    fclose(recorder.lines);
+    recorder.lines = NULL;
+    if (failed)
+        write_lines();
+    if ((!failed || !explain(job)) && recorder.mine)
+        remove_all();
+    free(recorder.text);
+    recorder.text = NULL;
+}

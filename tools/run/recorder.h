@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * The directory in which the ranks keep their flight recorders (SPARRING_TRACE_DIR), and what
+ * becomes of it: removed after a job that went well, else kept and named, with the verdict.
+ */
+#ifndef TOOLS_RUN_RECORDER_H
+#define TOOLS_RUN_RECORDER_H
+
+#include <stdbool.h>
+
+struct options;
+struct job;
+struct rank;
+
+/* Before the keeper is started: finds or makes the directory. */
+void recorder_open(const struct options *options);
+/* Its name; NULL: there is none. */
+const char *recorder_directory(void);
+/* How the ranks are at the first failure or, `ending`, when the job is ended from outside, so that
+ * later failures are our doing: the first call counts. */
+void recorder_look(const struct job *job, bool ending);
+/* A rank ended by itself. */
+void recorder_ended(const struct rank *rank, int wait_status);
+/* All processes are gone. */
+void recorder_close(const struct job *job);
+
+#endif
