@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Numbers, sizes, rates, lists of machines: what users write on command lines (base/opt_parse.c,
- * tools/run/parse.c). Input: which parser, the text.
+ * Numbers, sizes, rates, names, log levels, lists of machines: what users write on command lines
+ * and into variables (base/opt_parse.c, base/log.c, tools/run/parse.c). Input: which parser, the
+ * text.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <sparring/types.h>
+
+#include "base/log.h"
 #include "base/opt.h"
 #include "base/util.h"
 #include "tests/fuzz/fuzz.h"
@@ -141,13 +145,42 @@ static void run_name(const char *text)
         FUZZ_CHECK(length > 0 && !strpbrk(text, " ;$`'\"") == !strpbrk(text + length, " ;$`'\""));
 }
 
+static void log_levels(const char *text)
+{
+    int before[SPR_SUB_COUNT];
+    bool good;
+
+    memcpy(before, spr_log_levels, sizeof before);
+    good = spr_log_configure(text);
+    for (int i = 0; i < SPR_SUB_COUNT; i++)
+        FUZZ_CHECK(good ? spr_log_levels[i] >= -1 && spr_log_levels[i] <= SPR_LOG_TRACE
+                        : spr_log_levels[i] == before[i]);
+    spr_log_configure("debug");
+}
+
+static void names(const char *text)
+{
+    spr_dtype dtype = -7, again;
+    spr_op op = -7, twice;
+
+    if (spr_dtype_parse(text, &dtype) == SPR_OK)
+        FUZZ_CHECK(spr_dtype_size(dtype) > 0 &&
+                   spr_dtype_parse(spr_dtype_name(dtype), &again) == SPR_OK && again == dtype);
+    else
+        FUZZ_CHECK(dtype == -7);
+    if (spr_op_parse(text, &op) == SPR_OK)
+        FUZZ_CHECK(spr_op_parse(spr_op_name(op), &twice) == SPR_OK && twice == op);
+    else
+        FUZZ_CHECK(op == -7);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     struct fuzz_in in = {data, bytes};
     uint8_t which = fuzz_u8(&in);
     char *text = fuzz_rest_text(&in);
 
-    switch (which % 12) {
+    switch (which % 14) {
     case 0:
         check_double(text, spr_parse_double, true);
         break;
@@ -178,6 +211,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     case 9:
         run_name(text);
         break;
+    case 12:
+        log_levels(text);
+        break;
+    case 13:
+        names(text);
+        break;
     default:
         run_machines(text);
     }
@@ -200,4 +239,7 @@ void fuzz_seeds(void)
     fuzz_emit_text("name", 9, "LD_LIBRARY_PATH=/x");
     fuzz_emit_text("machines", 10, "h1,h2:4,[fd00::1]:2");
     fuzz_emit_text("machine", 11, "localhost");
+    fuzz_emit_text("log", 12, "warn,net=debug,coll=off");
+    fuzz_emit_text("dtype", 13, "bf16");
+    fuzz_emit_text("op", 13, "avg");
 }
