@@ -79,14 +79,14 @@ static void add_rank(int rank, size_t eager)
         .counters = &comm->counters,
         .trace = comm->trace,
     };
-    comm->transports[0] = wire_open(&g.wire, &params);
-    comm->transport_count = 1;
+    struct spr_transport *t = comm->transports[comm->transport_count++] =
+        wire_open(&g.wire, &params);
     for (int peer = 0; peer < g.ranks; peer++) {
         struct spr_link *link;
 
         if (peer == rank)
             continue;
-        comm->transports[0]->ops->connect(comm->transports[0], peer, NULL, &link, &error);
+        t->ops->connect(t, peer, NULL, &link, &error);
         spr_channel_attach(&comm->channel, link, true);
     }
     g.comms[rank] = comm;
