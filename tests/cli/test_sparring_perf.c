@@ -115,7 +115,6 @@ static void wrong_usage_is_one_line_and_code_2(void **state)
         {"--help=1", "--help takes no value"},
         {"frobnicate", "unknown collective 'frobnicate'"},
         {"allreduce barrier", "one collective only"},
-        {"sendrecv", "UNSUPPORTED"},
         {"-b 0", "--begin wants a size"},
         {"-b 1K -e 4", "-b is larger than -e"},
         {"-b 4 --elements 3", "excludes -b"},
@@ -186,6 +185,7 @@ static void one_rank_alone_works(void **state)
     static const char *const lines[] = {
         "$PERF -b 4 -e 64K -f 16 -n 2",
         "$PERF reduce_scatter -b 4 -e 4K -f 16 -n 2",
+        "$PERF sendrecv -b 4 -e 64K -f 16 -n 2 --transport self",
         "$PERF barrier -n 2",
         "$PERF sparse_allreduce -b 4 -e 64K -f 16 -n 2 --result both",
         "$PERF compressed_allreduce -b 4 -e 64K -f 16 -n 2",
@@ -246,6 +246,24 @@ static void copies_are_of_parts_or_of_the_root(void **state)
     measure("$RUN -n 3 -- $PERF broadcast -b 1200 -e 1200 -n 2");
     assert_int_equal(rows[0].count, 300);
     assert_string_equal(rows[0].wrong, "0");
+}
+
+static void a_sendrecv_is_of_the_rank_before(void **state)
+{
+    static const char *const types[] = {"fp32", "fp64", "fp16", "bf16", "int32", "int64"};
+    (void)state;
+    for (size_t t = 0; t < 6; t++) {
+        char line[160];
+        snprintf(line, sizeof line, "$RUN -n 3 -- $PERF sendrecv -b 8 -e 512K -f 256 -n 2 -d %s",
+                 types[t]);
+        measure(line);
+        assert_int_equal(row_count, 3);
+        for (size_t k = 0; k < row_count; k++) {
+            assert_string_equal(rows[k].op, "none");
+            assert_string_equal(rows[k].wrong, "0");
+            assert_string_equal(rows[k].busbw, rows[k].algbw);
+        }
+    }
 }
 
 static void a_sparse_sum_is_exact_for_every_pattern(void **state)
@@ -435,6 +453,7 @@ int main(void)
         cmocka_unit_test(every_algorithm_has_its_row),
         cmocka_unit_test(every_type_and_operation_is_right),
         cmocka_unit_test(copies_are_of_parts_or_of_the_root),
+        cmocka_unit_test(a_sendrecv_is_of_the_rank_before),
         cmocka_unit_test(a_sparse_sum_is_exact_for_every_pattern),
         cmocka_unit_test(the_best_dense_row_stands_beside),
         cmocka_unit_test(what_a_codec_sends_is_summed_exactly),

@@ -22,6 +22,8 @@ double trial_ring_bytes(const struct trial *trial)
         return NAN;
     case KIND_BROADCAST:
         return trial->job->size > 1 ? bytes : NAN;
+    case KIND_SENDRECV:
+        return bytes;
     case KIND_REDUCE_SCATTER:
     case KIND_ALLGATHER:
         return trial->job->size > 1 ? (ranks - 1) / ranks * bytes : NAN;
@@ -84,6 +86,8 @@ static spr_status run(struct trial *trial)
         return spr_allgather(comm, send, recv, trial->count, trial->dtype, &trial->call);
     case KIND_BROADCAST:
         return spr_broadcast(comm, recv, trial->count, trial->dtype, 0, &trial->call);
+    case KIND_SENDRECV:
+        return spr_sendrecv(comm, send, recv, trial->count, trial->dtype, 1, &trial->call);
     case KIND_BARRIER:
         return spr_barrier(comm, &trial->call);
     default:

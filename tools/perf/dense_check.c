@@ -105,7 +105,7 @@ static void compare_integers(const struct trial *trial, size_t first, const char
     }
 }
 
-/* allgather and broadcast: the elements of one rank, bit by bit. */
+/* allgather, broadcast and sendrecv: the elements of one rank, bit by bit. */
 static void compare_copies(const struct trial *trial, size_t first, const char *at, size_t count,
                            struct tally *tally)
 {
@@ -114,7 +114,10 @@ static void compare_copies(const struct trial *trial, size_t first, const char *
 
     for (size_t i = 0; i < count; i++) {
         bool parts = trial->kind == KIND_ALLGATHER;
-        size_t rank = parts ? (first + i) / trial->count : 0;
+        size_t ranks = (size_t)trial->job->size,
+               before = ((size_t)trial->job->rank + ranks - 1) % ranks;
+        size_t other = trial->kind == KIND_SENDRECV ? before : 0;
+        size_t rank = parts ? (first + i) / trial->count : other;
         /* As far as this rank's part goes. */
         size_t from = parts ? (first + i) % trial->count : first + i;
         size_t part = spr_min_size(count - i, trial->count - from);
@@ -139,7 +142,8 @@ bool dense_compare(struct trial *trial, struct tally *tally)
 
     while (sample_next(&sample, &first, &count)) {
         const char *at = recv + first * width;
-        if (trial->kind == KIND_ALLGATHER || trial->kind == KIND_BROADCAST)
+        if (trial->kind == KIND_ALLGATHER || trial->kind == KIND_BROADCAST ||
+            trial->kind == KIND_SENDRECV)
             compare_copies(trial, first, at, count, tally);
         else if (trial->dtype == SPR_INT32 || trial->dtype == SPR_INT64)
             compare_integers(trial, ours + first, at, count, tally);
@@ -148,7 +152,7 @@ bool dense_compare(struct trial *trial, struct tally *tally)
         else
             compare_sums(trial, ours + first, at, count, tally);
     }
-    if (parts || trial->kind == KIND_BARRIER)
+    if (parts || trial->kind == KIND_BARRIER || trial->kind == KIND_SENDRECV)
         return true;
     return job_same(trial->job, spr_crc32c(0, recv, trial->recv_count * width), &tally->same);
 }

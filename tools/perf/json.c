@@ -75,7 +75,7 @@ static json_t *phases(const struct figures *f)
 static const char *op_text(const struct trial *trial)
 {
     bool reduces = trial->kind != KIND_ALLGATHER && trial->kind != KIND_BROADCAST &&
-                   trial->kind != KIND_BARRIER;
+                   trial->kind != KIND_SENDRECV && trial->kind != KIND_BARRIER;
     return reduces ? spr_op_name(trial->op) : NULL;
 }
 

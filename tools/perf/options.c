@@ -247,6 +247,7 @@ static void print_help(void)
          "launcher.\n"
          "\nCollectives:\n"
          "  allreduce (default), reduce_scatter, allgather, broadcast, barrier,\n"
+         "  sendrecv              from each rank to the next\n"
          "  sparse_allreduce      exact sum of (index, value) lists\n"
          "  compressed_allreduce  dense gradient in, codec with error feedback, average out");
     for (int i = 0; i < ROW_COUNT; i++) {

@@ -9,8 +9,8 @@
 #include "base/opt.h"
 
 const char *const kind_names[KIND_COUNT] = {
-    "allreduce", "reduce_scatter",   "allgather",           "broadcast",
-    "barrier",   "sparse_allreduce", "compressed_allreduce"};
+    "allreduce", "reduce_scatter", "allgather",        "broadcast",
+    "sendrecv",  "barrier",        "sparse_allreduce", "compressed_allreduce"};
 
 bool options_first_rank(void)
 {
@@ -133,9 +133,6 @@ enum options_next options_complete(struct options *options, int words, char **wo
         int kind = 0;
         while (kind < KIND_COUNT && strcmp(word[0], kind_names[kind]) != 0)
             kind++;
-        if (strcmp(word[0], "sendrecv") == 0)
-            return options_wrong("sendrecv: UNSUPPORTED, the library has no public send and "
-                                 "receive");
         if (kind == KIND_COUNT)
             return options_wrong("unknown collective '%s'", word[0]);
         options->kind = (enum kind)kind;

@@ -19,7 +19,7 @@ struct rates rates_of(const struct trial *trial)
 
     if (trial->kind == KIND_REDUCE_SCATTER || trial->kind == KIND_ALLGATHER)
         factor = (ranks - 1) / ranks;
-    if (trial->kind == KIND_BROADCAST)
+    if (trial->kind == KIND_BROADCAST || trial->kind == KIND_SENDRECV)
         factor = 1;
     if (!(f->p50_us > 0))
         return rates;
@@ -69,7 +69,7 @@ static void explain(struct job *job)
                      "counts from a");
     job_comment(job, "  barrier to its slowest rank");
     job_comment(job, "algbw = size / p50, busbw = algbw x 2(P-1)/P (reduce_scatter, allgather: "
-                     "(P-1)/P, broadcast: 1):");
+                     "(P-1)/P, broadcast, sendrecv: 1):");
     job_comment(job, "  GB/s of the dense vector, which may exceed the line rate");
     job_comment(job, "wirebw = max(bytes sent, bytes received) of the busiest rank, headers "
                      "included, / p50: GB/s,");
@@ -121,7 +121,7 @@ void report_header(struct job *job)
 static bool reduces(const struct trial *trial)
 {
     return trial->kind != KIND_ALLGATHER && trial->kind != KIND_BROADCAST &&
-           trial->kind != KIND_BARRIER;
+           trial->kind != KIND_SENDRECV && trial->kind != KIND_BARRIER;
 }
 
 bool report_row(struct report *report, const struct trial *trial)
