@@ -10,6 +10,11 @@ EXTRA_DIST += \
 	bench/report.py
 CLEANFILES += bench/peer_mpi
 
+# How fast a death is noticed (bench/deaths).
+dist_noinst_SCRIPTS += bench/deaths
+noinst_PROGRAMS += bench/death_time
+bench_death_time_LDADD = libsparring.la
+
 MPICC = mpicc
 bench/peer_mpi: bench/peer_mpi.c
 	$(AM_V_at)$(MKDIR_P) bench

@@ -30,6 +30,7 @@ struct spr_loss {
     int rank;
     uint64_t noted_ns;
     char text[SPR_LOSS_TEXT];
+    int dead, *dead_ranks; /* whose processes have ended, their links not cut yet; room for all */
 };
 
 struct spr_comm {

@@ -13,8 +13,11 @@ static void on_lost(void *ctx, int rank, const char *text, bool death)
 {
     spr_comm *comm = ctx;
 
-    (void)death;
     pthread_mutex_lock(&comm->lock);
+    if (death && comm->loss.dead < comm->size) {
+        comm->loss.dead_ranks[comm->loss.dead++] = rank;
+        spr_comm_kick(comm);
+    }
     if (!comm->error.status && !comm->loss.pending && !comm->channel.peers[rank].left) {
         comm->loss.pending = true;
         comm->loss.rank = rank;
@@ -31,11 +34,13 @@ void spr_comm_take_loss(spr_comm *comm, int events)
 
     if (comm->watch && events > 0)
         spr_watch_advance(comm->watch, events);
-    if (!loss->pending || (events > 0 && spr_now_ns(comm->clock) - loss->noted_ns < DRAIN_NS))
-        return;
-    loss->pending = false;
-    if (!comm->channel.peers[loss->rank].left)
-        spr_comm_fail(comm, SPR_ERR_RANK_LOST, loss->rank, -1, loss->text);
+    if (loss->pending && (events == 0 || spr_now_ns(comm->clock) - loss->noted_ns >= DRAIN_NS)) {
+        loss->pending = false;
+        if (!comm->channel.peers[loss->rank].left)
+            spr_comm_fail(comm, SPR_ERR_RANK_LOST, loss->rank, -1, loss->text);
+    }
+    while (loss->dead > 0 && comm->error.status)
+        spr_channel_cut(&comm->channel, loss->dead_ranks[--loss->dead]);
 }
 
 void spr_comm_judge(const spr_comm *comm, spr_status *status, int *blamed, int *told_by,
@@ -59,10 +64,21 @@ void spr_comm_watch_open(spr_comm *comm)
     struct spr_watch_params params = {.rank = comm->rank,
                                       .size = comm->size,
                                       .options = &comm->options,
+                                      .key = &comm->key,
+                                      .loopback_only =
+                                          comm->key.secret_bytes == 0 && !comm->options.insecure,
                                       .lost = on_lost,
                                       .ctx = comm};
     struct spr_error reason = {0};
 
+    comm->loss.dead_ranks = spr_calloc((size_t)comm->size, sizeof *comm->loss.dead_ranks);
+    if (!comm->loss.dead_ranks) {
+        spr_warn(SPR_SUB_WATCH, "no heartbeats: no memory");
+        return;
+    }
+    /* Ranks of other hosts need one of the other transports. */
+    for (int i = 0; i < comm->transport_count; i++)
+        params.mesh |= comm->transports[i]->ops != &spr_transport_shm;
     if (spr_watch_open(&params, &comm->watch, &reason) == SPR_OK)
         return;
     comm->counters.fallbacks++;
@@ -88,4 +104,9 @@ void spr_comm_watch_close(spr_comm *comm)
     comm->watch = NULL;
     pthread_mutex_unlock(&comm->lock);
     spr_watch_close(watch);
+    pthread_mutex_lock(&comm->lock);
+    spr_free(comm->loss.dead_ranks);
+    comm->loss.dead_ranks = NULL;
+    comm->loss.dead = 0;
+    pthread_mutex_unlock(&comm->lock);
 }

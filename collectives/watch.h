@@ -18,8 +18,8 @@ void spr_comm_watch_open(spr_comm *comm);
 void spr_comm_watch_begin(spr_comm *comm);
 /* Without the lock, which the watch's thread may want. */
 void spr_comm_watch_close(spr_comm *comm);
-/* A pass of progress is over, with so many events: fail when there is a loss and no news. Under the
- * lock. */
+/* A pass of progress is over, with so many events: fail when there is a loss and no news, and cut
+ * the links of the dead. Under the lock. */
 void spr_comm_take_loss(spr_comm *comm, int events);
 /* A rank that was expelled finds its links cut: what it is told is why. Changes the cause. Under
  * the lock; text has room for SPR_LOSS_TEXT bytes. */

@@ -122,7 +122,7 @@ tests_multi_test_progress_SOURCES = \
 	tests/multi/job.c \
 	tests/multi/job.h \
 	tests/multi/test_progress.c
-test_programs += tests/multi/test_watch
+test_programs += tests/multi/test_watch tests/multi/test_watch_mesh
 tests_multi_test_watch_SOURCES = \
 	tests/multi/job.c \
 	tests/multi/job.h \

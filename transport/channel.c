@@ -434,23 +434,28 @@ bool spr_channel_told(const struct spr_channel *ch)
     return true;
 }
 
+void spr_channel_cut(struct spr_channel *ch, int rank)
+{
+    struct spr_channel_peer *p = &ch->peers[rank];
+    struct spr_recv *recv = p->receiving;
+
+    assert(ch->status);
+    if (p->link)
+        p->link->transport->ops->kill(p->link);
+    p->down = true;
+    cancel_waiting(p, ch->status);
+    p->receiving = NULL;
+    if (recv)
+        recv->done(recv, ch->status);
+}
+
 void spr_channel_kill(struct spr_channel *ch)
 {
     ch->dead = true;
     if (!ch->status)
         ch->status = SPR_ERR_CANCELED;
-    for (int r = 0; r < ch->size; r++) {
-        struct spr_channel_peer *p = &ch->peers[r];
-        if (p->link)
-            p->link->transport->ops->kill(p->link);
-        p->down = true;
-        cancel_waiting(p, ch->status);
-        if (p->receiving) {
-            struct spr_recv *recv = p->receiving;
-            p->receiving = NULL;
-            recv->done(recv, ch->status);
-        }
-    }
+    for (int r = 0; r < ch->size; r++)
+        spr_channel_cut(ch, r);
 }
 
 void spr_channel_bye(struct spr_channel *ch, uint32_t next_operation)

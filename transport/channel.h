@@ -162,6 +162,8 @@ void spr_channel_forget(struct spr_channel *ch, uint32_t operation);
 void spr_channel_stop(struct spr_channel *ch, spr_status status, int blamed, const char *text);
 /* After stop: everybody who is there has been told, also if this process ends now. */
 bool spr_channel_told(const struct spr_channel *ch);
+/* After a stop: cut the link to a dead rank, so that nothing under way to it is waited for. */
+void spr_channel_cut(struct spr_channel *ch, int rank);
 /* Cut all links; everything under way is returned by the transports' next progress. */
 void spr_channel_kill(struct spr_channel *ch);
 /* Say BYE to all peers: all operations before `next_operation` are complete here. */

@@ -84,11 +84,12 @@ struct spr_link {
 #define SPR_ADDRESS_BYTES 128
 enum { SPR_T_SHM, SPR_T_URING, SPR_T_EPOLL, SPR_T_COUNT }; /* those that exchange addresses */
 
-/* How the peers on the same host find a rank's board (transport/watch/board.h). */
+/* How the peers find a rank's board (transport/watch/board.h), and its control mesh. */
 struct spr_watch_card {
     uint8_t nonce[16];
-    uint32_t thread, descriptor; /* thread 0: none */
-    uint64_t pid_namespace;      /* inode */
+    uint32_t thread, descriptor;        /* thread 0: none */
+    uint64_t pid_namespace;             /* inode */
+    uint8_t address[SPR_ADDRESS_BYTES]; /* of the control mesh; zeros: none */
 };
 
 /* What a rank tells all others at start; exchanged by the bootstrap's allgather. Plain bytes. */

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "transport/watch/board.h"
+#include "transport/watch/mesh.h"
 
 #define POLL_NS 10000000ull
 #define BEATS_PER_LIMIT 3 /* one may be lost, and one be late */
@@ -27,8 +28,9 @@
 #define MOST_WORDS (FUTEX_WAITV_MAX - 1) /* one is for waking up the thread */
 
 struct peer {
-    const struct spr_board *board; /* NULL: cannot be seen */
+    const struct spr_board *board; /* NULL: not on this host, or cannot be seen */
     _Atomic bool watched;
+    _Atomic uint64_t heard; /* over the mesh: how often */
     bool suspected;
     char host[64];
     uint64_t beats, since_ns; /* the last count, and when it was new */
@@ -41,6 +43,7 @@ struct spr_watch {
     struct robust_list *nodes;
     uint64_t interval_ns, suspect_ns, expel_ns;
     uint64_t pid_namespace;
+    struct spr_mesh *mesh; /* NULL: none */
 
     pthread_t thread;
     bool has_thread;
@@ -68,19 +71,38 @@ static void ring(struct spr_watch *w)
 
 /* Looking -------------------------------------------------------------------------------------- */
 
+/* Whichever thread sees it first. */
 static void lose(struct spr_watch *w, int rank, bool death, const char *text)
 {
-    atomic_store(&w->peers[rank].watched, false);
+    if (!atomic_exchange(&w->peers[rank].watched, false))
+        return;
+    if (w->mesh && w->peers[rank].board && death)
+        spr_mesh_tell(w->mesh, -1, SPR_MESH_DIED, rank);
     w->params.lost(w->params.ctx, rank, text, death);
 }
 
+static void be_expelled(struct spr_watch *w, int judge)
+{
+    if (atomic_exchange(&w->judge, judge) < 0)
+        w->params.lost(w->params.ctx, w->params.rank, "expelled by the others", false);
+}
+
+static void expel(struct spr_watch *w, int rank)
+{
+    char text[64];
+
+    atomic_store(&w->own.board->slots[rank].verdict, SPR_VERDICT_EXPELLED);
+    if (w->mesh)
+        spr_mesh_tell(w->mesh, rank, SPR_MESH_EXPELLED, rank);
+    snprintf(text, sizeof text, "expelled: no heartbeat for %.3g s", (double)w->expel_ns * 1e-9);
+    lose(w, rank, false, text);
+}
+
 /* A count that stands still. */
-static void look_at_beats(struct spr_watch *w, int rank, uint64_t now)
+static void look_at_beats(struct spr_watch *w, int rank, uint64_t beats, uint64_t now)
 {
     struct peer *p = &w->peers[rank];
-    uint64_t beats = atomic_load_explicit(&p->board->beats, memory_order_relaxed);
     uint64_t silence = now - p->since_ns;
-    char text[96];
 
     if (beats != p->beats) {
         if (p->suspected)
@@ -92,10 +114,7 @@ static void look_at_beats(struct spr_watch *w, int rank, uint64_t now)
         return;
     }
     if (silence >= w->expel_ns) {
-        atomic_store(&w->own.board->slots[rank].verdict, SPR_VERDICT_EXPELLED);
-        snprintf(text, sizeof text, "expelled: no heartbeat for %.3g s",
-                 (double)w->expel_ns * 1e-9);
-        lose(w, rank, false, text);
+        expel(w, rank);
     } else if (silence >= w->suspect_ns && !p->suspected) {
         p->suspected = true;
         spr_warn(SPR_SUB_WATCH,
@@ -113,17 +132,28 @@ static void look_at(struct spr_watch *w, int rank, uint64_t now)
 
     if (atomic_load_explicit(&p->board->state, memory_order_acquire) == SPR_BOARD_LEFT) {
         atomic_store(&p->watched, false);
-    } else if (word & FUTEX_OWNER_DIED) {
-        lose(w, rank, true, "its process died (robust futex)");
-    } else if (atomic_load(&slot->verdict) == SPR_VERDICT_EXPELLED) {
-        if (atomic_exchange(&w->judge, rank) < 0)
-            lose(w, w->params.rank, false, "expelled by the others");
-    } else {
-        look_at_beats(w, rank, now);
+        return;
     }
-    if (atomic_load(&p->watched) && w->word_count <= MOST_WORDS && !w->no_waitv)
+    if (word & FUTEX_OWNER_DIED) {
+        lose(w, rank, true, "its process died (robust futex)");
+        return;
+    }
+    if (atomic_load(&slot->verdict) == SPR_VERDICT_EXPELLED)
+        be_expelled(w, rank);
+    look_at_beats(w, rank, atomic_load_explicit(&p->board->beats, memory_order_relaxed), now);
+    if (w->word_count <= MOST_WORDS && !w->no_waitv)
         w->words[w->word_count++] =
             (struct futex_waitv){.val = word, .uaddr = (uintptr_t)&slot->word, .flags = FUTEX_32};
+}
+
+/* Whoever cannot be heard at all may be alive and well behind a firewall. */
+static void give_up(struct spr_watch *w, int rank)
+{
+    atomic_store(&w->peers[rank].watched, false);
+    spr_warn(SPR_SUB_WATCH,
+             "no control connection to rank %d (host %s): it will not be noticed "
+             "when it stands still",
+             rank, w->peers[rank].host);
 }
 
 /* `late`: how long this thread did not get to run although it should have. What it did not see
@@ -139,8 +169,39 @@ static void look(struct spr_watch *w, uint64_t now, uint64_t late)
             continue;
         if (late >= w->interval_ns)
             p->since_ns = spr_min_u64(p->since_ns + late, now);
-        look_at(w, r, now);
+        if (p->board)
+            look_at(w, r, now);
+        else if (atomic_load(&p->heard))
+            look_at_beats(w, r, atomic_load(&p->heard), now);
+        else if (now - p->since_ns >= w->expel_ns)
+            give_up(w, r);
     }
+}
+
+/* From the mesh: under its lock ... */
+static void on_heard(void *ctx, int rank)
+{
+    struct spr_watch *w = ctx;
+
+    atomic_fetch_add(&w->peers[rank].heard, 1);
+}
+
+static void on_left(void *ctx, int rank)
+{
+    struct spr_watch *w = ctx;
+
+    atomic_store(&w->peers[rank].watched, false);
+}
+
+/* ... and without. */
+static void on_lost(void *ctx, int rank, const char *text, bool death)
+{
+    struct spr_watch *w = ctx;
+
+    if (rank == w->params.rank)
+        be_expelled(w, rank);
+    else
+        lose(w, rank, death, text);
 }
 
 /* The thread ----------------------------------------------------------------------------------- */
@@ -224,6 +285,24 @@ static spr_status start(struct spr_watch *w, struct spr_error *error)
 
 /* Life ----------------------------------------------------------------------------------------- */
 
+static void open_mesh(struct spr_watch *w)
+{
+    struct spr_mesh_params params = {.rank = w->params.rank,
+                                     .size = w->params.size,
+                                     .options = w->params.options,
+                                     .key = w->params.key,
+                                     .loopback_only = w->params.loopback_only,
+                                     .interval_ns = w->interval_ns,
+                                     .ctx = w,
+                                     .heard = on_heard,
+                                     .left = on_left,
+                                     .lost = on_lost};
+    struct spr_error reason = {0};
+
+    if (spr_mesh_open(&params, &w->mesh, &reason))
+        spr_warn(SPR_SUB_WATCH, "no heartbeats to other hosts: %s", reason.text);
+}
+
 spr_status spr_watch_open(const struct spr_watch_params *params, struct spr_watch **watch,
                           struct spr_error *error)
 {
@@ -247,6 +326,8 @@ spr_status spr_watch_open(const struct spr_watch_params *params, struct spr_watc
     status = w->nodes && w->peers
                  ? spr_board_create(&w->own, (uint32_t)params->rank, (uint32_t)params->size, error)
                  : spr_error_set(error, SPR_ERR_NOMEM, -1, "no memory for the watch");
+    if (status == SPR_OK && params->mesh)
+        open_mesh(w);
     if (status == SPR_OK)
         status = start(w, error);
     if (status) {
@@ -263,30 +344,68 @@ void spr_watch_describe(const struct spr_watch *w, struct spr_watch_card *card)
                                     .descriptor = (uint32_t)w->own.fd,
                                     .pid_namespace = w->pid_namespace};
     memcpy(card->nonce, w->own.board->nonce, sizeof card->nonce);
+    if (w->mesh)
+        spr_mesh_address(w->mesh, card->address);
+}
+
+/* Returns how many ranks are out of sight for want of a thread. */
+static int start_mesh(struct spr_watch *w, int distant)
+{
+    struct spr_error why = {0};
+
+    if (distant && spr_mesh_start(w->mesh, &why) == SPR_OK)
+        return 0;
+    if (distant)
+        spr_warn(SPR_SUB_WATCH, "no heartbeats to other hosts: %s", why.text);
+    spr_mesh_close(w->mesh); /* all are here */
+    w->mesh = NULL;
+    return distant;
+}
+
+/* Both sides come to the same answer. */
+static bool in_sight(const struct spr_peer_info *mine, const struct spr_peer_info *peer)
+{
+    return spr_peer_same_host(mine, peer) && mine->watch.pid_namespace == peer->watch.pid_namespace;
+}
+
+/* False: *why says why not. */
+static bool begin_one(struct spr_watch *w, int rank, const struct spr_peer_info *mine,
+                      const struct spr_peer_info *info, struct spr_error *why)
+{
+    const struct spr_watch_card *card = &info->watch;
+    const char *text = "it has no control mesh";
+    struct peer *p = &w->peers[rank];
+
+    memcpy(p->host, info->host, sizeof p->host);
+    if (in_sight(mine, info))
+        p->board = spr_board_map(card->thread, card->descriptor, (uint32_t)rank,
+                                 (uint32_t)w->params.size, card->nonce, &text);
+    else if (w->mesh && spr_mesh_connect(w->mesh, rank, mine, info, why) == SPR_OK)
+        return true;
+    if (!p->board && !why->status)
+        spr_error_set(why, SPR_ERR_UNSUPPORTED, rank, "%s", text);
+    return p->board;
 }
 
 int spr_watch_begin(struct spr_watch *w, const struct spr_peer_info *peers)
 {
-    const struct spr_peer_info *mine = &peers[w->params.rank];
-    int unseen = 0;
+    int unseen = 0, distant = 0;
 
     for (int r = 0; r < w->params.size; r++) {
-        const struct spr_watch_card *card = &peers[r].watch;
-        const char *why = "its processes are numbered in another namespace";
-        if (r == w->params.rank || !card->thread || !spr_peer_same_host(mine, &peers[r]))
+        struct spr_error why = {0};
+        if (r == w->params.rank || !peers[r].watch.thread)
             continue;
-        if (card->pid_namespace == w->pid_namespace)
-            w->peers[r].board = spr_board_map(card->thread, card->descriptor, (uint32_t)r,
-                                              (uint32_t)w->params.size, card->nonce, &why);
-        if (!w->peers[r].board) {
+        if (!begin_one(w, r, &peers[w->params.rank], &peers[r], &why)) {
             unseen++;
-            spr_info(SPR_SUB_WATCH, "the heartbeats of rank %d cannot be seen: %s", r, why);
+            spr_info(SPR_SUB_WATCH, "no heartbeats from rank %d (host %s): %s", r, peers[r].host,
+                     why.text);
             continue;
         }
-        memcpy(w->peers[r].host, peers[r].host, sizeof w->peers[r].host);
+        distant += !w->peers[r].board;
         w->peers[r].since_ns = spr_monotonic_ns();
         atomic_store(&w->peers[r].watched, true);
     }
+    unseen += start_mesh(w, distant);
     atomic_store(&w->begun, true);
     ring(w);
     return unseen;
@@ -295,6 +414,8 @@ int spr_watch_begin(struct spr_watch *w, const struct spr_peer_info *peers)
 void spr_watch_forget(struct spr_watch *w, int rank)
 {
     atomic_store(&w->peers[rank].watched, false);
+    if (w->mesh)
+        spr_mesh_forget(w->mesh, rank);
 }
 
 void spr_watch_advance(struct spr_watch *w, int events)
@@ -339,6 +460,7 @@ void spr_watch_close(struct spr_watch *w)
         ring(w);
         pthread_join(w->thread, NULL);
     }
+    spr_mesh_close(w->mesh);
     for (int r = 0; w->peers && r < w->params.size; r++)
         spr_board_unmap(w->peers[r].board, (uint32_t)w->params.size);
     spr_board_destroy(&w->own);

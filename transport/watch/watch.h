@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * Watch: notices that a rank has died or stands still, from threads of its own, so that neither a
- * long computation nor a busy data path hides anything. Two channels inside a host:
+ * long computation nor a busy data path hides anything. Channels:
  *
- *   robust futex   the kernel marks a word in the peer's board (board.h) when its process ends,
- *                  before it takes down its memory: at once, and long before end of file
- *   heartbeat      each rank counts up in its board; a count that stands still is first suspected
- *                  (one line in the log), then the rank is expelled
+ *   robust futex   inside a host, the kernel marks a word in the peer's board (board.h) when its
+ *                  process ends, before it takes down its memory: long before end of file
+ *   control mesh   those on other hosts are told of it at once (mesh.h)
+ *   heartbeat      each rank counts up in its board and sends beats over the mesh; one that stands
+ *                  still is first suspected (one line in the log), then expelled
  *
  * A rank is told of once. Ranks are the numbers of the job's start; one that is gone never returns.
  *
@@ -24,7 +25,10 @@ struct spr_watch;
 
 struct spr_watch_params {
     int rank, size;
-    const struct spr_options *options; /* suspect_s, expel_s */
+    const struct spr_options *options; /* suspect_s, expel_s, interface */
+    const struct spr_auth_key *key;
+    bool mesh;          /* there may be ranks on other hosts */
+    bool loopback_only; /* no secret: listen on loopback */
     /* A rank is lost; rank == params.rank: the others have expelled this one. `text` says what was
      * seen, and by which channel. death: its process has ended; else it may yet wake up. */
     void (*lost)(void *ctx, int rank, const char *text, bool death);
@@ -36,7 +40,7 @@ spr_status spr_watch_open(const struct spr_watch_params *params, struct spr_watc
                           struct spr_error *error);
 /* What the peers need to find the board. */
 void spr_watch_describe(const struct spr_watch *w, struct spr_watch_card *card);
-/* Begin to watch: `peers` has one entry per rank. Those on this host whose board cannot be seen are
+/* Begin to watch: `peers` has one entry per rank. Those whose board or mesh cannot be reached are
  * left to other means: a line in the log says so, and how many is returned. */
 int spr_watch_begin(struct spr_watch *w, const struct spr_peer_info *peers);
 /* Do not watch this rank any more: it has left. */

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * The control mesh between ranks that live in this process, over loopback: heartbeats, the dead,
+ * the expelled, those who leave and those who do not.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/opt.h"
+#include "transport/tcp/tcp.h"
+#include "transport/watch/mesh.h"
+
+enum { RANKS = 3, INTERVAL_NS = 5000000, PATIENCE_MS = 20000 };
+
+/* What one rank has seen of another. */
+struct seen {
+    _Atomic int heard, left, lost, death;
+    char text[128]; /* before `lost` */
+};
+
+struct node {
+    int rank;
+    struct spr_mesh *mesh;
+    struct spr_auth_key key;
+    struct seen of[RANKS];
+};
+
+static struct node nodes[RANKS];
+static struct spr_options options;
+static int64_t live;
+
+static void on_heard(void *ctx, int rank)
+{
+    atomic_fetch_add(&((struct node *)ctx)->of[rank].heard, 1);
+}
+static void on_left(void *ctx, int rank) { atomic_store(&((struct node *)ctx)->of[rank].left, 1); }
+static void on_lost(void *ctx, int rank, const char *text, bool death)
+{
+    struct seen *s = &((struct node *)ctx)->of[rank];
+
+    snprintf(s->text, sizeof s->text, "%s", text);
+    atomic_store(&s->death, death);
+    atomic_fetch_add(&s->lost, 1);
+}
+
+static void reach(_Atomic int *count, int value)
+{
+    for (int ms = 0; atomic_load(count) < value; ms++) {
+        assert_true(ms < PATIENCE_MS * spr_time_factor());
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+}
+
+static void start(const char *odd_secret)
+{
+    struct spr_peer_info infos[RANKS];
+    struct spr_error error = {0};
+
+    memset(nodes, 0, sizeof nodes);
+    memset(infos, 0, sizeof infos);
+    for (int r = 0; r < RANKS; r++) {
+        struct node *n = &nodes[r];
+        struct spr_mesh_params params = {.rank = r,
+                                         .size = RANKS,
+                                         .options = &options,
+                                         .key = &n->key,
+                                         .loopback_only = true,
+                                         .interval_ns = INTERVAL_NS,
+                                         .ctx = n,
+                                         .heard = on_heard,
+                                         .left = on_left,
+                                         .lost = on_lost};
+        n->rank = r;
+        n->key = (struct spr_auth_key){.job = 7, .epoch = 1, .rank = r, .size = RANKS};
+        n->key.secret_bytes = 16;
+        memcpy(n->key.secret, r == 2 && odd_secret ? odd_secret : "0123456789abcdef", 16);
+        assert_int_equal(spr_mesh_open(&params, &n->mesh, &error), SPR_OK);
+        spr_mesh_address(n->mesh, infos[r].watch.address);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        for (int p = 0; p < RANKS; p++)
+            if (p != r)
+                assert_int_equal(spr_mesh_connect(nodes[r].mesh, p, &infos[r], &infos[p], &error),
+                                 SPR_OK);
+        assert_int_equal(spr_mesh_start(nodes[r].mesh, &error), SPR_OK);
+    }
+}
+
+static void stop(void)
+{
+    for (int r = 0; r < RANKS; r++)
+        spr_mesh_close(nodes[r].mesh);
+    assert_int_equal(spr_mem_live(), live);
+}
+
+static void heartbeats_come_until_a_rank_leaves_in_order(void **state)
+{
+    (void)state;
+    start(NULL);
+    for (int r = 0; r < RANKS; r++)
+        for (int p = 0; p < RANKS; p++)
+            if (p != r)
+                reach(&nodes[r].of[p].heard, 5);
+    spr_mesh_close(nodes[1].mesh);
+    nodes[1].mesh = NULL;
+    reach(&nodes[0].of[1].left, 1);
+    reach(&nodes[2].of[1].left, 1);
+    reach(&nodes[0].of[2].heard, atomic_load(&nodes[0].of[2].heard) + 3);
+    assert_int_equal(atomic_load(&nodes[0].of[1].lost), 0);
+    assert_int_equal(atomic_load(&nodes[2].of[1].lost), 0);
+    stop();
+}
+
+static void a_death_is_told_to_all_with_who_says_so(void **state)
+{
+    (void)state;
+    start(NULL);
+    for (int p = 0; p < 2; p++)
+        reach(&nodes[2].of[p].heard, 1);
+    spr_mesh_tell(nodes[2].mesh, -1, SPR_MESH_DIED, 1);
+    reach(&nodes[0].of[1].lost, 1);
+    assert_int_equal(atomic_load(&nodes[0].of[1].death), 1);
+    assert_non_null(strstr(nodes[0].of[1].text, "robust futex, told by rank 2"));
+    assert_int_equal(atomic_load(&nodes[1].of[1].lost), 0); /* who lives need not be told */
+    stop();
+}
+
+static void who_is_expelled_is_told_and_nobody_else(void **state)
+{
+    (void)state;
+    start(NULL);
+    reach(&nodes[0].of[1].heard, 1);
+    reach(&nodes[1].of[0].heard, 1);
+    spr_mesh_tell(nodes[0].mesh, 1, SPR_MESH_EXPELLED, 1);
+    reach(&nodes[1].of[1].lost, 1);
+    assert_int_equal(atomic_load(&nodes[1].of[1].death), 0);
+    assert_int_equal(atomic_load(&nodes[2].of[1].lost), 0);
+    stop();
+}
+
+/* As when its process dies: end of file without a word. */
+static void a_connection_that_ends_without_a_word_is_a_death(void **state)
+{
+    (void)state;
+    start(NULL);
+    reach(&nodes[0].of[1].heard, 1);
+    reach(&nodes[1].of[0].heard, 1);
+    spr_mesh_forget(nodes[1].mesh, 0);
+    reach(&nodes[0].of[1].lost, 1);
+    assert_non_null(strstr(nodes[0].of[1].text, "control connection"));
+    assert_int_equal(atomic_load(&nodes[1].of[0].lost), 0); /* it forgot on purpose */
+    stop();
+}
+
+static void who_does_not_know_the_secret_is_not_heard(void **state)
+{
+    (void)state;
+    start("fedcba9876543210");
+    reach(&nodes[0].of[1].heard, 3);
+    assert_int_equal(atomic_load(&nodes[0].of[2].heard), 0);
+    assert_int_equal(atomic_load(&nodes[1].of[2].heard), 0);
+    assert_int_equal(atomic_load(&nodes[2].of[0].heard), 0);
+    stop();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(heartbeats_come_until_a_rank_leaves_in_order),
+        cmocka_unit_test(a_death_is_told_to_all_with_who_says_so),
+        cmocka_unit_test(who_is_expelled_is_told_and_nobody_else),
+        cmocka_unit_test(a_connection_that_ends_without_a_word_is_a_death),
+        cmocka_unit_test(who_does_not_know_the_secret_is_not_heard),
+    };
+    struct spr_error error = {0};
+    int failed;
+
+    if (spr_opt_load(spr_options_table, spr_options_count, &options, &error))
+        return 1;
+    live = spr_mem_live(); /* of the options */
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    spr_opt_free(spr_options_table, spr_options_count, &options);
+    return failed;
+}
