@@ -157,6 +157,12 @@ tests_multi_test_sendrecv_SOURCES = \
 	tests/reference.c \
 	tests/reference.h
 tests_multi_test_sendrecv_LDADD = $(LDADD) -lm
+test_programs += tests/multi/test_faults_strangers
+tests_multi_test_faults_strangers_SOURCES = tests/multi/test_faults_strangers.c $(faults)
+soak_programs += tests/multi/test_faults_strangers
+test_programs += tests/multi/test_faults_surroundings
+tests_multi_test_faults_surroundings_SOURCES = tests/multi/test_faults_surroundings.c $(faults)
+soak_programs += tests/multi/test_faults_surroundings
 test_programs += tests/multi/test_faults_torture
 tests_multi_test_faults_torture_SOURCES = tests/multi/test_faults_torture.c $(faults)
 tests_multi_test_faults_torture_LDFLAGS = $(AM_LDFLAGS) \
