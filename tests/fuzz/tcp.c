@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "base/crc32c.h"
 #include "base/mem.h"
 #include "base/util.h"
 #include "tests/fuzz/fuzz.h"
@@ -19,6 +20,7 @@ static struct {
     size_t count;
     size_t at[MOST_FRAMES]; /* of each frame */
     uint8_t how[MOST_FRAMES];
+    bool wrong[MOST_FRAMES]; /* the checksum of the payload */
     int frames;
 } stream;
 
@@ -65,8 +67,10 @@ static void payload(struct spr_link *link, const struct spr_frame *f, const void
     FUZZ_CHECK(rx.payloads == rx.headers);
     FUZZ_CHECK((data != NULL) == (rx.sink != SPR_SINK_DROP && f->bytes > 0));
     FUZZ_CHECK((token != NULL) == (rx.sink == SPR_SINK_BORROW && f->bytes > 0));
-    if (data)
+    if (data) { /* the flag stays where the checksum has to be looked at once more */
         FUZZ_CHECK(memcmp(data, sent, f->bytes) == 0);
+        FUZZ_CHECK(!(f->flags & SPR_FRAME_CRC) == !stream.wrong[rx.payloads - 1]);
+    }
     if (token) {
         rx.lent[rx.token_count] = data;
         rx.lent_bytes[rx.token_count] = (uint32_t)(sent - stream.bytes);
@@ -95,6 +99,14 @@ static void write_stream(struct fuzz_in *in)
         size_t bytes = f.bytes;
         if (SPR_FRAME_BYTES + bytes > STREAM_BYTES - stream.count)
             break;
+        uint8_t *payload = stream.bytes + stream.count + sizeof f;
+        for (size_t i = 0; i < bytes; i += 61) /* the others do not matter */
+            payload[i] = (uint8_t)(i ^ how);
+        stream.wrong[stream.frames] = how & 64 && bytes && change == 2;
+        if (how & 64 && bytes) {
+            f.flags = SPR_FRAME_CRC;
+            f.payload_crc = spr_crc32c(0, payload, bytes) ^ (change == 2);
+        }
         if (change == 1)
             f.bytes = UINT32_MAX;
         spr_frame_seal(&f);
@@ -103,10 +115,7 @@ static void write_stream(struct fuzz_in *in)
         stream.how[stream.frames] = how;
         stream.at[stream.frames] = stream.count;
         memcpy(stream.bytes + stream.count, &f, sizeof f);
-        stream.count += sizeof f;
-        for (size_t i = 0; i < bytes; i += 61) /* the others do not matter */
-            stream.bytes[stream.count + i] = (uint8_t)(i ^ how);
-        stream.count += bytes;
+        stream.count += sizeof f + bytes;
     }
 }
 
@@ -174,6 +183,8 @@ void fuzz_seeds(void)
         {"drop", {2, 0, 100, 0, 2, 0, 0, 50, 0, 10, 0}, 11},
         {"bulk", {35, 0, 255, 255, 33, 0, 0, 200, 34, 0, 1, 100, 0, 200, 20, 7, 3}, 17},
         {"bytes", {3, 0, 3, 0, 1, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0}, 17},
+        {"checksum", {67, 0, 200, 1, 65, 0, 200, 0, 99, 0, 0, 80, 0, 9, 2}, 15},
+        {"wrong_checksum", {67, 2, 200, 1, 65, 2, 200, 0, 66, 2, 9, 0, 0, 30, 0}, 15},
         {"too_long", {3, 1, 8, 0, 0}, 5},
         {"damaged", {1, 0, 8, 0, 1, 150, 8, 0, 0}, 9},
         {"refused", {9, 0, 8, 0, 0}, 5},
