@@ -151,7 +151,8 @@ static void define(struct operation *o, struct fuzz_in *in)
     }
     o->in_count = o->kind == REDUCE_SCATTER ? o->count * size : o->count;
     o->out_count = o->kind == ALLGATHER ? o->count * size : o->count;
-    o->odd = a >= 238 && o->kind < BARRIER && o->count > 0;
+    /* Of nothing at all, nobody says anything. */
+    o->odd = a >= 238 && o->kind < BARRIER && o->count > 1;
 }
 
 static void *memory(size_t bytes)
@@ -271,15 +272,15 @@ static double expected(const struct operation *o, int rank, size_t i, double *bo
     return reference_reduce(x, g.ranks, o->dtype, o->op, bound);
 }
 
-/* Can this rank be done before it hears of the odd one? The root of a broadcast in small pieces,
- * and who neither gets from it nor is it. */
+/* Can this rank be done before it hears of the odd one? In a broadcast all others; and who neither
+ * gets from the odd one nor is it. */
 static bool may_not_know(const struct operation *o, int rank)
 {
     int source = (rank - (o->root - 1) + g.ranks) % g.ranks, odd = g.ranks - 1;
 
     if (o->kind == SENDRECV)
         return source == rank || (source != odd && rank != odd);
-    return o->kind == BROADCAST && rank == o->root;
+    return o->kind == BROADCAST && (rank != odd || rank == o->root);
 }
 
 static void check_result(const struct operation *o, int rank)
