@@ -97,8 +97,7 @@ tests_sim_test_sendrecv_SOURCES = \
 	tests/sim/test_sendrecv.c \
 	$(sim_world)
 tests_sim_test_sendrecv_LDADD = transport/libspr-sim.la $(LDADD) -lm
-test_programs += tests/sim/test_schedules
-tests_sim_test_schedules_SOURCES = \
+schedules = \
 	tests/reference.c \
 	tests/reference.h \
 	tests/sim/schedule_check.c \
@@ -107,9 +106,13 @@ tests_sim_test_schedules_SOURCES = \
 	tests/sim/schedule_play.c \
 	tests/sim/schedules.c \
 	tests/sim/schedules.h \
-	tests/sim/test_schedules.c \
 	$(sim_world)
+test_programs += tests/sim/test_schedules
+tests_sim_test_schedules_SOURCES = tests/sim/test_schedules.c $(schedules)
 tests_sim_test_schedules_LDADD = transport/libspr-sim.la $(LDADD) -lm
+test_programs += tests/sim/test_exhaustive
+tests_sim_test_exhaustive_SOURCES = tests/sim/test_exhaustive.c $(schedules)
+tests_sim_test_exhaustive_LDADD = transport/libspr-sim.la $(LDADD) -lm
 
 # Real processes.
 test_programs += tests/multi/test_job

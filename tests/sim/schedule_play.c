@@ -56,13 +56,15 @@ static void set_fault(struct spr_sim *sim, const struct schedule_fault *f)
     }
 }
 
-static void set_up(struct schedule_play *play)
+void schedule_begin(struct schedule_play *play, const struct schedule *schedule)
 {
     const struct schedule *s = &play->schedule;
 
+    memset(play, 0, sizeof *play);
+    play->schedule = *schedule;
     schedule_fill(play);
     play->live = spr_mem_live();
-    play->live_bytes = spr_mem_live_bytes();
+    play->live_bytes = play->most_bytes = spr_mem_live_bytes();
     world_create(&play->world, &s->links);
     for (int r = 0; r < s->ranks; r++) {
         struct spr_options *o = &play->world.comms[r]->options;
@@ -122,7 +124,14 @@ static bool ended(struct schedule_play *play, int r, int k)
     return schedule_check_call(play, r, k);
 }
 
-static bool call(struct schedule_play *play, int r)
+static void note_memory(struct schedule_play *play)
+{
+    int64_t bytes = spr_mem_live_bytes();
+
+    play->most_bytes = bytes > play->most_bytes ? bytes : play->most_bytes;
+}
+
+bool schedule_call(struct schedule_play *play, int r)
 {
     struct schedule *s = &play->schedule;
     int k = play->next[r]++;
@@ -135,6 +144,7 @@ static bool call(struct schedule_play *play, int r)
     c->posted = true;
     c->posted_ns = play->now_ns;
     status = schedule_post(play, r, k);
+    note_memory(play);
     if (s->think_ns[r])
         play->next_call_ns[r] = play->now_ns + schedule_below(s, s->think_ns[r]);
     if (odd && s->odd == SCHEDULE_CANCEL && status == SPR_OK)
@@ -159,9 +169,10 @@ static bool collect(struct schedule_play *play, int r)
     return true;
 }
 
-static bool work(struct schedule_play *play, int r)
+bool schedule_work(struct schedule_play *play, int r)
 {
     spr_comm_progress_locked(play->world.comms[r]);
+    note_memory(play);
     return collect(play, r);
 }
 
@@ -247,17 +258,15 @@ static bool round_of_all(struct schedule_play *play, bool *moved)
         if (may_call(play, r)) {
             *moved = true;
             if (coins >> i & 1)
-                good = call(play, r);
+                good = schedule_call(play, r);
         }
         if (spr_sim_has_work(play->world.sim, r)) {
             *moved = true;
             if (coins >> (i + 16) & 1)
-                good = good && work(play, r);
+                good = good && schedule_work(play, r);
         }
         if (!good)
             return false;
-        play->most_bytes =
-            spr_mem_live_bytes() > play->most_bytes ? spr_mem_live_bytes() : play->most_bytes;
     }
     return true;
 }
@@ -275,7 +284,7 @@ static bool pass_time(struct schedule_play *play, uint64_t step)
     for (int r = 0; r < play->schedule.ranks; r++) {
         if (!runs(play, r))
             continue;
-        if (!work(play, r))
+        if (!schedule_work(play, r))
             return false;
         leave(play, r);
     }
@@ -327,18 +336,10 @@ static void bury(struct schedule_play *play, int r)
         schedule_fail(play, r, -1, "a request does not end with its links");
 }
 
-/* All of it ------------------------------------------------------------------------------------ */
-
-bool schedule_play(struct schedule_play *play, const struct schedule *schedule)
+bool schedule_end(struct schedule_play *play, bool good)
 {
-    bool good;
-
-    memset(play, 0, sizeof *play);
-    play->schedule = *schedule;
-    set_up(play);
-    good = schedule_run(play) && schedule_check(play);
     play->failed = any_failed(play);
-    for (int r = 0; r < schedule->ranks; r++)
+    for (int r = 0; r < play->schedule.ranks; r++)
         bury(play, r);
     good = good && !*play->failure;
     world_destroy(&play->world);
@@ -349,4 +350,10 @@ bool schedule_play(struct schedule_play *play, const struct schedule *schedule)
     good = good && schedule_check_codecs(play);
     schedule_free(play);
     return good;
+}
+
+bool schedule_play(struct schedule_play *play, const struct schedule *schedule)
+{
+    schedule_begin(play, schedule);
+    return schedule_end(play, schedule_run(play) && schedule_check(play));
 }

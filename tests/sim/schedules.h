@@ -157,10 +157,16 @@ struct schedule_play {
 bool schedule_play(struct schedule_play *play, const struct schedule *schedule);
 
 /* The pieces, in order. Each returns false with play->failure set. */
+void schedule_begin(struct schedule_play *play, const struct schedule *schedule);
 bool schedule_run(struct schedule_play *play);
 bool schedule_check(struct schedule_play *play);
 bool schedule_check_codecs(struct schedule_play *play);
 bool schedule_check_call(struct schedule_play *play, int rank, int operation); /* when it ended */
+/* Take down and free; `good`: what came before was. */
+bool schedule_end(struct schedule_play *play, bool good);
+/* One rank makes its next call, or works on those that it made. */
+bool schedule_call(struct schedule_play *play, int rank);
+bool schedule_work(struct schedule_play *play, int rank);
 /* Did this rank live to the end? */
 bool schedule_survives(const struct schedule_play *play, int rank);
 void schedule_fill(struct schedule_play *play);
