@@ -28,16 +28,34 @@
 
 #define UNION_STEP 0x80000000u
 
+static char *buffer_get(spr_request *rq)
+{
+    const struct spr_sparse_state *s = rq->state;
+
+    return s->chunk_bytes <= SPR_SPARSE_SMALL_BYTES ? spr_arena_alloc(&rq->arena, s->chunk_bytes)
+                                                    : spr_comm_buffer_get(rq->comm);
+}
+
+static void buffer_put(spr_request *rq, char *buffer)
+{
+    const struct spr_sparse_state *s = rq->state;
+
+    if (s->chunk_bytes > SPR_SPARSE_SMALL_BYTES)
+        spr_comm_buffer_put(rq->comm, buffer);
+}
+
 /* Streams -------------------------------------------------------------------------------------- */
 
 static void stream_ask(spr_request *rq, struct spr_stream *s, int peer, uint32_t step)
 {
+    const struct spr_sparse_state *state = rq->state;
+    size_t bytes = state->chunk_bytes;
+
     while (!s->last && s->asked < s->taken + SPR_SPARSE_AHEAD) {
         uint32_t i = s->asked % SPR_SPARSE_AHEAD;
         if (s->in[i].state != SPR_IN_FREE)
             return;
-        spr_post_receive(rq, &s->in[i], peer, step | s->asked, s->buffer[i], SPR_FRAME_MAX_PAYLOAD,
-                         false);
+        spr_post_receive(rq, &s->in[i], peer, step | s->asked, s->buffer[i], bytes, false);
         s->asked++;
     }
 }
@@ -82,7 +100,7 @@ static size_t encode_next(spr_request *rq, int owner)
     }
     s->sent_windows[owner] = next;
     return spr_chunk_writer_finish(w, rq->plan.vtype, -1, next == windows ? SPR_CHUNK_LAST : 0,
-                                   s->to_owner_buffer[owner], SPR_FRAME_MAX_PAYLOAD);
+                                   s->to_owner_buffer[owner], s->chunk_bytes);
 }
 
 /* An owner of no windows (a very short vector) takes no part. */
@@ -196,7 +214,7 @@ static bool send_union(spr_request *rq, bool last)
     size_t bytes;
 
     bytes = spr_chunk_writer_finish(&s->union_writer, SPR_V_FP32, -1, last ? SPR_CHUNK_LAST : 0,
-                                    slot->buffer, SPR_FRAME_MAX_PAYLOAD);
+                                    slot->buffer, s->chunk_bytes);
     for (int i = 1; i < size; i++) {
         int peer = (rank + i) % size;
         spr_post_send(rq, &slot->out[peer], peer, UNION_STEP | s->union_chunks, slot->buffer, bytes,
@@ -342,7 +360,7 @@ static bool make_streams(spr_request *rq, struct spr_stream **streams)
         for (int i = 0; i < SPR_SPARSE_AHEAD; i++) {
             if (r == (size_t)rq->comm->rank)
                 continue;
-            (*streams)[r].buffer[i] = spr_comm_buffer_get(rq->comm);
+            (*streams)[r].buffer[i] = buffer_get(rq);
             if (!(*streams)[r].buffer[i])
                 return false;
         }
@@ -362,11 +380,11 @@ static bool make_senders(spr_request *rq)
     if (!s->sent_windows || !s->sent_chunks || !s->to_owner || !s->to_owner_buffer)
         return false;
     for (size_t r = 0; r < size; r++) {
-        if (r != (size_t)rq->comm->rank && !(s->to_owner_buffer[r] = spr_comm_buffer_get(rq->comm)))
+        if (r != (size_t)rq->comm->rank && !(s->to_owner_buffer[r] = buffer_get(rq)))
             return false;
     }
     for (int i = 0; i < SPR_SPARSE_UNIONS; i++) {
-        s->slots[i].buffer = spr_comm_buffer_get(rq->comm);
+        s->slots[i].buffer = buffer_get(rq);
         s->slots[i].out = spr_arena_alloc(&rq->arena, size * sizeof *s->slots[i].out);
         if (!s->slots[i].buffer || !s->slots[i].out)
             return false;
@@ -411,13 +429,13 @@ static void cleanup(spr_request *rq)
             for (int i = 0; streams[k] && i < SPR_SPARSE_AHEAD; i++) {
                 if (streams[k]->in[i].state == SPR_IN_ARRIVED)
                     spr_in_release(&streams[k]->in[i]);
-                spr_comm_buffer_put(rq->comm, streams[k]->buffer[i]);
+                buffer_put(rq, streams[k]->buffer[i]);
             }
         if (s->to_owner_buffer)
-            spr_comm_buffer_put(rq->comm, s->to_owner_buffer[r]);
+            buffer_put(rq, s->to_owner_buffer[r]);
     }
     for (int i = 0; i < SPR_SPARSE_UNIONS; i++)
-        spr_comm_buffer_put(rq->comm, s->slots[i].buffer);
+        buffer_put(rq, s->slots[i].buffer);
 }
 
 static spr_status start(spr_request *rq)
@@ -436,6 +454,10 @@ static spr_status start(spr_request *rq)
     s->most_windows = (uint32_t)spr_min_size(spr_max_size(most, 1), SPR_SPARSE_MAX_WINDOWS);
     s->span = most ? spr_blocks_window_len(&s->blocks, 0, 0) : 1;
     s->span = (uint32_t)spr_align_up(s->span, 64);
+    s->chunk_bytes = SPR_FRAME_MAX_PAYLOAD;
+    if (s->most_windows == 1)
+        s->chunk_bytes =
+            spr_chunk_bytes(SPR_CHUNK_BITMAP, SPR_V_FP32, 1, s->span, s->span / 64, s->span);
     s->offsets =
         spr_arena_alloc(&rq->arena, (spr_blocks_count(&s->blocks) + 1) * sizeof *s->offsets);
     if (!s->offsets)

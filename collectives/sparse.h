@@ -14,11 +14,13 @@
 /* A chunk is closed when it has about this many bytes; a dense window makes a larger one. */
 #define SPR_SPARSE_TARGET_BYTES ((size_t)64 << 10)
 #define SPR_SPARSE_MAX_WINDOWS 4096
+/* Buffers for chunks up to this size are the request's own; larger ones are the communicator's. */
+#define SPR_SPARSE_SMALL_BYTES ((size_t)16 << 10)
 
 /* A stream of chunks from one rank, windows in ascending order. */
 struct spr_stream {
     struct spr_in in[SPR_SPARSE_AHEAD];
-    char *buffer[SPR_SPARSE_AHEAD]; /* SPR_FRAME_MAX_PAYLOAD bytes each */
+    char *buffer[SPR_SPARSE_AHEAD]; /* chunk_bytes each */
     uint32_t asked, taken;          /* messages */
     uint32_t window;                /* first one not yet consumed */
     bool last;                      /* the last chunk is open or consumed */
@@ -44,6 +46,7 @@ struct spr_sparse_state {
     uint32_t windows;      /* of ours */
     uint32_t span;         /* positions of the longest window of any owner, rounded up to 64 */
     uint32_t most_windows; /* in a chunk */
+    size_t chunk_bytes;    /* of the largest chunk, at most SPR_FRAME_MAX_PAYLOAD */
     uint32_t *offsets;     /* of our list, by block */
     /* Step 1, as a sender: */
     uint32_t *sent_windows;   /* [size]: windows of that owner encoded so far */
