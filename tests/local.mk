@@ -125,7 +125,11 @@ tests_multi_test_progress_SOURCES = \
 	tests/multi/job.c \
 	tests/multi/job.h \
 	tests/multi/test_progress.c
-test_programs += tests/multi/test_watch tests/multi/test_watch_mesh
+test_programs += \
+	tests/multi/test_guardian \
+	tests/multi/test_watch \
+	tests/multi/test_watch_mesh \
+	tests/unit/test_watch_board
 tests_multi_test_watch_SOURCES = \
 	tests/multi/job.c \
 	tests/multi/job.h \

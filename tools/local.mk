@@ -54,6 +54,11 @@ tools_sparring_run_SOURCES = \
 	tools/run/tree.c \
 	tools/run/tree.h
 
+# Started by the library, so it is no command of its own.
+pkglibexec_PROGRAMS += tools/sparring-guardian
+tools_sparring_guardian_LDADD =
+tools_sparring_guardian_SOURCES = tools/guardian/main.c
+
 # It prints the codecs' own list, which is hidden in the shared library.
 bin_PROGRAMS += tools/sparring-perf
 tools_sparring_perf_LDADD = $(spr_static_libs) $(JANSSON_LIBS)

@@ -55,6 +55,8 @@ transport_libspr_transport_la_SOURCES += \
 transport_libspr_transport_la_SOURCES += \
 	transport/watch/board.c \
 	transport/watch/board.h \
+	transport/watch/guardian.c \
+	transport/watch/guardian.h \
 	transport/watch/mesh.c \
 	transport/watch/mesh.h \
 	transport/watch/watch.c \

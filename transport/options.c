@@ -3,6 +3,10 @@
 
 static const char *const progress_choices[] = {"thread", "caller", NULL};
 
+#ifndef SPR_PKGLIBEXECDIR
+#define SPR_PKGLIBEXECDIR "/usr/local/libexec/sparring"
+#endif
+
 #define FIELD(name) offsetof(struct spr_options, name)
 
 const struct spr_opt spr_options_table[] = {
@@ -39,6 +43,9 @@ const struct spr_opt spr_options_table[] = {
      FIELD(suspect_s), NULL, 0.03, 1e6},
     {"expel", "10", "expel a rank that gives no heartbeat for this long", SPR_OPT_TIME,
      FIELD(expel_s), NULL, 0.03, 1e6},
+    {"guardian", SPR_PKGLIBEXECDIR "/sparring-guardian",
+     "program that tells other hosts of the end of a rank; empty: none", SPR_OPT_STRING,
+     FIELD(guardian), NULL, 0, 0},
     {"shm_slots", "24", "272 KiB slots of shared memory per rank, beyond one per peer",
      SPR_OPT_SIZE, FIELD(shm_slots), NULL, 1, 65536},
 };

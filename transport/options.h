@@ -17,6 +17,7 @@ struct spr_options {
     int progress;         /* 0 thread, 1 caller */
     double timeout_s, init_timeout_s, warn_s;
     double suspect_s, expel_s; /* no heartbeat */
+    char *guardian;            /* program; "" = none */
     bool insecure;             /* listen beyond loopback without a secret */
     bool crc;                  /* payload CRC on TCP */
     size_t eager_bytes;        /* messages up to this are sent without a grant */

@@ -75,6 +75,7 @@ static void start(const char *odd_secret)
                                          .key = &n->key,
                                          .loopback_only = true,
                                          .interval_ns = INTERVAL_NS,
+                                         .board_fd = -1,
                                          .ctx = n,
                                          .heard = on_heard,
                                          .left = on_left,

@@ -12,6 +12,8 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "transport/tcp/tcp.h"
+#include "transport/watch/guardian.h"
 
 /* Keeps a connection of the mesh from being taken for one of the data path. */
 #define PURPOSE 0x6d657368u /* "mesh" */
@@ -37,9 +39,22 @@ struct spr_mesh {
     pthread_t thread;
     bool has_thread, stop, news;
     int wake_fd;
+    int guardian_fd; /* -1: none, or it has all connections */
+    int links, given;
 };
 
 /* Frames --------------------------------------------------------------------------------------- */
+
+static void compose(const struct spr_mesh *m, struct spr_frame *f, enum spr_mesh_word word,
+                    int about)
+{
+    memset(f, 0, sizeof *f);
+    f->type = SPR_FRAME_DATA;
+    f->epoch = m->epoch;
+    f->operation = word;
+    f->arg = (uint32_t)about;
+    spr_frame_seal(f);
+}
 
 static void say(struct spr_mesh *m, int to, enum spr_mesh_word word, int about)
 {
@@ -54,11 +69,7 @@ static void say(struct spr_mesh *m, int to, enum spr_mesh_word word, int about)
     if (!tx)
         return; /* the next beat may find memory */
     memset(tx, 0, sizeof *tx);
-    tx->header.type = SPR_FRAME_DATA;
-    tx->header.epoch = m->epoch;
-    tx->header.operation = word;
-    tx->header.arg = (uint32_t)about;
-    spr_frame_seal(&tx->header);
+    compose(m, &tx->header, word, about);
     p->beating |= word == SPR_MESH_BEAT;
     m->transport->ops->send(p->link, tx);
 }
@@ -83,9 +94,24 @@ static void note(struct spr_mesh *m, int rank, bool death, const char *text)
     snprintf(p->text, sizeof p->text, "%s", text);
 }
 
+static void share(struct spr_mesh *m, struct spr_link *link)
+{
+    struct spr_frame last_words;
+
+    if (m->guardian_fd < 0)
+        return;
+    compose(m, &last_words, SPR_MESH_DIED, m->params.rank);
+    if (spr_guardian_give(m->guardian_fd, spr_tcp_link_of(link)->fd, &last_words) &&
+        ++m->given < m->links)
+        return;
+    close(m->guardian_fd);
+    m->guardian_fd = -1;
+}
+
 static void on_up(struct spr_link *link)
 {
     spr_debug(SPR_SUB_WATCH, "control connection to rank %d", link->peer);
+    share(link->channel, link);
     say(link->channel, link->peer, SPR_MESH_BEAT, 0);
 }
 
@@ -229,11 +255,25 @@ static void wake(struct spr_mesh *m)
     (void)!write(m->wake_fd, &one, sizeof one); /* a full counter wakes as well */
 }
 
+static void start_guardian(struct spr_mesh *m)
+{
+    const char *path = m->params.options->guardian;
+    struct spr_error reason = {0};
+
+    if (m->params.board_fd < 0 || !path || !*path)
+        return;
+    if (spr_guardian_start(path, m->params.rank, m->params.board_fd, &m->guardian_fd, &reason))
+        spr_info(SPR_SUB_WATCH,
+                 "no guardian, other hosts may learn of the end of this rank later: %s",
+                 reason.text);
+}
+
 spr_status spr_mesh_start(struct spr_mesh *m, struct spr_error *error)
 {
     sigset_t all, old;
     int rc;
 
+    start_guardian(m);
     /* Signals are the program's business: none is taken on our thread. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -270,6 +310,7 @@ spr_status spr_mesh_open(const struct spr_mesh_params *params, struct spr_mesh *
     m->key = *params->key;
     m->key.config_hash ^= PURPOSE;
     m->epoch = params->key->epoch;
+    m->guardian_fd = -1;
     pthread_mutex_init(&m->lock, NULL);
     spr_pool_init(&m->frames, sizeof(struct spr_tx), 16, 0);
     m->peers = spr_calloc((size_t)params->size, sizeof *m->peers);
@@ -323,8 +364,10 @@ spr_status spr_mesh_connect(struct spr_mesh *m, int peer, const struct spr_peer_
     if (!ops->usable(m->transport, &here, &there))
         return spr_error_set(error, SPR_ERR_UNSUPPORTED, peer, "its address cannot be reached");
     status = ops->connect(m->transport, peer, &there, &m->peers[peer].link, error);
-    if (status == SPR_OK)
+    if (status == SPR_OK) {
         m->peers[peer].link->channel = m;
+        m->links++;
+    }
     return status;
 }
 
@@ -357,6 +400,8 @@ void spr_mesh_close(struct spr_mesh *m)
         m->transport->ops->close(m->transport);
     if (m->wake_fd >= 0)
         close(m->wake_fd);
+    if (m->guardian_fd >= 0)
+        close(m->guardian_fd);
     spr_pool_destroy(&m->frames);
     pthread_mutex_destroy(&m->lock);
     explicit_bzero(&m->key, sizeof m->key);

@@ -27,6 +27,7 @@ struct spr_mesh_params {
     const struct spr_auth_key *key;
     bool loopback_only;
     uint64_t interval_ns; /* of heartbeats */
+    int board_fd;         /* for the guardian, which shares the connections; -1: none */
     void *ctx;
     /* Something came from a rank; it left in order. From the thread, under the mesh's lock: must
      * not call back. */

@@ -293,6 +293,7 @@ static void open_mesh(struct spr_watch *w)
                                      .key = w->params.key,
                                      .loopback_only = w->params.loopback_only,
                                      .interval_ns = w->interval_ns,
+                                     .board_fd = w->own.fd,
                                      .ctx = w,
                                      .heard = on_heard,
                                      .left = on_left,
