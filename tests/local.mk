@@ -114,6 +114,10 @@ test_programs += tests/sim/test_exhaustive
 tests_sim_test_exhaustive_SOURCES = tests/sim/test_exhaustive.c $(schedules)
 tests_sim_test_exhaustive_LDADD = transport/libspr-sim.la $(LDADD) -lm
 
+test_programs += tests/sim/test_verdict
+tests_sim_test_verdict_SOURCES = tests/sim/test_verdict.c $(sim_world)
+tests_sim_test_verdict_LDADD = tools/libspr-trace.la transport/libspr-sim.la $(LDADD)
+
 # Real processes.
 test_programs += tests/multi/test_job
 tests_multi_test_job_SOURCES = \

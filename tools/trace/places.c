@@ -17,7 +17,8 @@ static struct place find_place(const struct trace *t, uint64_t at_ns)
 
     p.since_ns += (uint64_t)t->offset_ns;
     for (size_t i = 0; i < t->count && trace_time(t, &t->events[i]) <= at_ns; i++)
-        p.last_ns = trace_time(t, &t->events[i]);
+        if (t->events[i].kind != SPR_EV_FAIL && t->events[i].kind != SPR_EV_SLOW)
+            p.last_ns = trace_time(t, &t->events[i]);
     for (size_t i = 0; i < t->operation_count; i++) {
         const struct operation *o = &t->operations[i];
         spr_status status = o->complete ? (spr_status)o->complete->b : SPR_OK;

@@ -89,40 +89,48 @@ static void take_events(struct trace *t, const char *ring)
     qsort(t->events, t->count, sizeof *t->events, compare_sequence);
 }
 
-struct trace *trace_read(const char *path, char *error, size_t error_bytes)
+/* Text that may go to a terminal. */
+static void clean(char *text, size_t bytes)
 {
-    char *bytes = malloc(SPR_TRACE_FILE_BYTES);
+    text[bytes - 1] = '\0';
+    for (; *text; text++)
+        *text = *text >= ' ' && *text < 0x7f ? *text : '?';
+}
+
+struct trace *trace_parse(const char *bytes, char *error, size_t error_bytes)
+{
     struct trace *t = calloc(1, sizeof *t);
 
-    if (t)
-        t->events = calloc(SPR_TRACE_EVENTS, sizeof *t->events);
-    if (!bytes || !t || !t->events) {
+    if (!t || !(t->events = calloc(SPR_TRACE_EVENTS, sizeof *t->events))) {
         refuse(error, error_bytes, "no memory");
         goto undo;
     }
-    if (!read_bytes(path, bytes, SPR_TRACE_FILE_BYTES, error, error_bytes))
-        goto undo;
     memcpy(&t->header, bytes, sizeof t->header);
     if (!check_header(&t->header, error, error_bytes))
         goto undo;
-    t->header.host[sizeof t->header.host - 1] = '\0';
-    t->header.boot_id[sizeof t->header.boot_id - 1] = '\0';
-    t->header.text[sizeof t->header.text - 1] = '\0';
-    for (char *c = t->header.host; *c; c++)
-        *c = *c > ' ' && *c < 0x7f ? *c : '?';
-    for (char *c = t->header.text; *c; c++)
-        *c = *c >= ' ' && *c < 0x7f ? *c : '?';
+    clean(t->header.host, sizeof t->header.host);
+    clean(t->header.boot_id, sizeof t->header.boot_id);
+    clean(t->header.text, sizeof t->header.text);
     take_events(t, bytes + SPR_TRACE_HEADER_BYTES);
-    if (!trace_operations(t)) {
-        refuse(error, error_bytes, "no memory");
-        goto undo;
-    }
-    free(bytes);
-    return t;
+    if (trace_operations(t))
+        return t;
+    refuse(error, error_bytes, "no memory");
 undo:
-    free(bytes);
     trace_free(t);
     return NULL;
+}
+
+struct trace *trace_read(const char *path, char *error, size_t error_bytes)
+{
+    char *bytes = malloc(SPR_TRACE_FILE_BYTES);
+    struct trace *t = NULL;
+
+    if (!bytes)
+        refuse(error, error_bytes, "no memory");
+    else if (read_bytes(path, bytes, SPR_TRACE_FILE_BYTES, error, error_bytes))
+        t = trace_parse(bytes, error, error_bytes);
+    free(bytes);
+    return t;
 }
 
 void trace_free(struct trace *t)

@@ -66,6 +66,8 @@ static inline uint64_t trace_time(const struct trace *t, const struct spr_event 
 
 /* read.c. NULL: `error` has one line, without the path. */
 struct trace *trace_read(const char *path, char *error, size_t error_bytes);
+/* The same of the SPR_TRACE_FILE_BYTES bytes of a file. */
+struct trace *trace_parse(const char *bytes, char *error, size_t error_bytes);
 void trace_free(struct trace *t);
 /* set.c: a directory or one file. False: `error` has one line with the path. */
 bool trace_set_read(struct trace_set *set, const char *path, char *error, size_t error_bytes);
@@ -87,12 +89,15 @@ void trace_processes(struct trace_set *set, const char *directory);
 /* "was killed by signal 9 (Killed)" */
 void process_text(const struct process *process, char *text, size_t bytes);
 
-/* links.c: the pair of ranks over which an operation's payloads came slowest. */
+/* links.c: the rank whose links together, or the pair of ranks over which an operation's payloads
+ * came slowest. */
 struct slow_link {
-    int from, to;
-    double rate, others; /* bytes/s while something was under way; the median of the other pairs */
-    size_t pairs;        /* that carried anything */
-    int culprit;         /* the end whose other links are slow too, else the sender */
+    int from, to;  /* the pair, unless `whole` */
+    double rate;   /* bytes/s of the fastest payload */
+    double others; /* the median of the other ranks or pairs */
+    size_t pairs;  /* that carried anything */
+    int culprit;   /* of a pair the end whose other links are slow too, else the sender */
+    bool whole;    /* all links of the culprit */
 };
 /* False: nothing was under way, or it was not slower than a quarter of the others. */
 bool trace_slow_link(const struct trace_set *set, uint32_t operation, uint64_t until_ns,

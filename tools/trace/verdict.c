@@ -7,7 +7,7 @@
  *   dead, left     the one that was lost, or is waited for, has no process any more
  *   stopped        its process is stopped
  *   late           it has not posted the operation that others wait in
- *   slow link      all are inside; one link moved far fewer bytes per second than the others
+ *   slow link      all are inside; one link, or all of one rank, is far slower than the others
  *   stuck          all are inside; one did nothing for most of the time
  *   broken link    both ends live, and yet the link failed
  */
@@ -227,9 +227,15 @@ static bool slow_link(const struct verdict *v)
         return false;
     scene_rank(s, slow.culprit, who, sizeof who);
     trace_operation_name(s->set, s->front, name, sizeof name);
-    snprintf(v->line, TRACE_TEXT_BYTES,
-             "%s: slow link in %s: rank %d to rank %d moved %.3g MB/s, the median is %.3g MB/s",
-             who, name, slow.from, slow.to, slow.rate / 1e6, slow.others / 1e6);
+    if (slow.whole)
+        snprintf(v->line, TRACE_TEXT_BYTES,
+                 "%s: slow link in %s: its fastest payload made %.3g MB/s, the median is %.3g MB/s",
+                 who, name, slow.rate / 1e6, slow.others / 1e6);
+    else
+        snprintf(v->line, TRACE_TEXT_BYTES,
+                 "%s: slow link in %s: rank %d to rank %d made %.3g MB/s at best, the median is "
+                 "%.3g MB/s",
+                 who, name, slow.from, slow.to, slow.rate / 1e6, slow.others / 1e6);
     fact(v, "all ranks had posted it; %zu links carried payloads", slow.pairs);
     return true;
 }
