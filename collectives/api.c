@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "collectives/collective.h"
+#include "collectives/finite.h"
 #include "compress/codec.h"
 
 static spr_status check(const spr_comm *comm, size_t count, spr_dtype dtype, spr_op op,
@@ -199,7 +200,7 @@ spr_status spr_sparse_allreduce(spr_comm *comm, const spr_sparse *send, size_t e
 
 /* Compressed ----------------------------------------------------------------------------------- */
 
-static spr_status compressed_plan(struct spr_plan *plan, const spr_comm *comm, spr_codec *codec,
+static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_codec *codec,
                                   float *gradient, spr_op op, const spr_call_options *options)
 {
     struct spr_codec_step step;
@@ -213,6 +214,9 @@ static spr_status compressed_plan(struct spr_plan *plan, const spr_comm *comm, s
     plan->count = spr_codec_elements(codec);
     if (!spr_algorithm_select(comm, plan, options ? options->algorithm : NULL, spr_thread_error()))
         return spr_thread_error()->status;
+    status = spr_check_finite(comm, plan, options, gradient);
+    if (status)
+        return status;
     status = spr_codec_begin(codec, gradient, &step);
     if (status)
         return status;

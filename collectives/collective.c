@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "collectives/dispute.h"
+#include "collectives/finite.h"
 #include "compress/codec.h"
 
 #define ARENA_BLOCK_BYTES ((size_t)64 << 10)
@@ -331,6 +332,9 @@ spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
 {
     spr_status status = spr_collective_check(comm, options, out);
 
+    if (status)
+        return status;
+    status = codec ? SPR_OK : spr_check_finite(comm, plan, options, NULL);
     if (status)
         return status;
     pthread_mutex_lock(&comm->lock);

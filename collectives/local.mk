@@ -15,6 +15,8 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/dispute.c \
 	collectives/dispute.h \
 	collectives/failure.c \
+	collectives/finite.c \
+	collectives/finite.h \
 	collectives/flat.c \
 	collectives/halves.c \
 	collectives/query.c \

@@ -168,6 +168,9 @@ tests_multi_test_sendrecv_SOURCES = \
 	tests/reference.c \
 	tests/reference.h
 tests_multi_test_sendrecv_LDADD = $(LDADD) -lm
+test_programs += tests/multi/test_nonfinite
+tests_multi_test_nonfinite_SOURCES = tests/multi/test_nonfinite.c $(faults)
+tests_multi_test_nonfinite_LDADD = $(LDADD) -lm
 test_programs += tests/multi/test_faults_strangers
 tests_multi_test_faults_strangers_SOURCES = tests/multi/test_faults_strangers.c $(faults)
 soak_programs += tests/multi/test_faults_strangers

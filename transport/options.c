@@ -26,6 +26,8 @@ const struct spr_opt spr_options_table[] = {
     {"insecure", "no", "listen beyond loopback although the job has no secret", SPR_OPT_BOOL,
      FIELD(insecure), NULL, 0, 0},
     {"crc", "yes", "checksum of every payload on TCP", SPR_OPT_BOOL, FIELD(crc), NULL, 0, 0},
+    {"check_finite", "no", "fail when an input has a NaN or an infinity, with its rank and index",
+     SPR_OPT_BOOL, FIELD(check_finite), NULL, 0, 0},
     {"eager", "8K", "messages up to this size are sent without waiting for a grant", SPR_OPT_SIZE,
      FIELD(eager_bytes), NULL, 0, 65536},
     {"eager_window", "256K", "eager bytes under way per link", SPR_OPT_SIZE, FIELD(eager_window),

@@ -22,6 +22,7 @@ struct spr_options {
     bool crc;                  /* payload CRC on TCP */
     size_t eager_bytes;        /* messages up to this are sent without a grant */
     size_t eager_window;       /* unconsumed eager bytes per link */
+    bool check_finite;         /* inputs must be finite */
     double spin_s;             /* poll this long before sleeping, when CPUs suffice */
     size_t zerocopy_bytes;     /* SEND_ZC from this size, off-host only; inf = never */
     char *trace_file;          /* "" = none */

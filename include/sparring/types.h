@@ -20,8 +20,12 @@ typedef int spr_dtype;
 
 /*
  * Reductions. AVG divides once, after the sum, by the number of ranks (integers truncate towards
- * zero). MIN and MAX propagate NaN. fp16 and bf16 are summed in fp32 at the owner and rounded once.
- * Integer sums wrap around (two's complement).
+ * zero). fp16 and bf16 are summed in fp32 at the owner and rounded once. Integer sums wrap around
+ * (two's complement).
+ *
+ * NaN and infinities are treated as IEEE 754 has it, with the same bits on all ranks: a sum with a
+ * NaN, or with infinities of both signs, is NaN; MIN and MAX propagate NaN. SPARRING_CHECK_FINITE
+ * makes them errors.
  */
 enum { SPR_SUM = 0, SPR_AVG, SPR_MIN, SPR_MAX, SPR_OP_COUNT };
 typedef int spr_op;

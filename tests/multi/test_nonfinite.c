@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * NaN and infinities: what comes out is defined, and the same bits on all ranks and transports;
+ * SPARRING_CHECK_FINITE stops the job with the rank and the index.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include "base/crc32c.h"
+#include "base/util.h"
+#include "compress/value.h"
+#include "tests/multi/faults.h"
+#include "tests/multi/job.h"
+
+#define SECONDS 60
+#define RANKS 3
+enum { N = 50000 };
+
+/* What each rank puts in at the first indices; elsewhere it is 1. */
+static const float special[][RANKS] = {
+    {NAN, 1, 1},
+    {1, 1, -NAN},
+    {INFINITY, 1, 1},
+    {1, -INFINITY, 1},
+    {INFINITY, -INFINITY, 1},
+    {NAN, INFINITY, 1},
+    {3e38f, 3e38f, 3e38f},
+    {INFINITY, INFINITY, 1},
+};
+#define SPECIAL SPR_ARRAY_LEN(special)
+
+static void fill(float *x, int rank)
+{
+    for (size_t i = 0; i < N; i++)
+        x[i] = i < SPECIAL ? special[i][rank] : 1;
+}
+
+static bool same(double a, double b) { return isnan(a) ? isnan(b) : a == b; }
+
+static double expected(size_t i, spr_op op)
+{
+    double sum = 0, least = INFINITY, most = -INFINITY;
+    bool nan = false;
+
+    for (int r = 0; r < RANKS; r++) {
+        double v = i < SPECIAL ? (double)special[i][r] : 1;
+        sum += v;
+        nan |= isnan(v);
+        least = v < least ? v : least;
+        most = v > most ? v : most;
+    }
+    if (op == SPR_SUM)
+        return (double)(float)sum;
+    return nan ? (double)NAN : op == SPR_MIN ? least : most;
+}
+
+static void run_dense(spr_comm *comm, int rank, uint32_t *crc)
+{
+    static float x[N];
+    static double wide[N];
+    static uint16_t half[N];
+
+    for (spr_op op = SPR_SUM; op < SPR_OP_COUNT; op++) {
+        if (op == SPR_AVG)
+            continue;
+        fill(x, rank);
+        RANK_CHECK(spr_allreduce(comm, x, x, N, SPR_FP32, op, NULL) == SPR_OK);
+        for (size_t i = 0; i < N; i++)
+            RANK_CHECK(same((double)x[i], expected(i, op)));
+        *crc = spr_crc32c(*crc, x, sizeof x);
+        fill(x, rank);
+        for (size_t i = 0; i < N; i++)
+            wide[i] = (double)x[i];
+        RANK_CHECK(spr_allreduce(comm, wide, wide, N, SPR_FP64, op, NULL) == SPR_OK);
+        for (size_t i = 0; i < N; i++)
+            RANK_CHECK(i == 6 || same(wide[i], expected(i, op))); /* 9e38 is finite here */
+        *crc = spr_crc32c(*crc, wide, sizeof wide);
+        fill(x, rank);
+        spr_fp16_encode(x, half, N);
+        RANK_CHECK(spr_allreduce(comm, half, half, N, SPR_FP16, op, NULL) == SPR_OK);
+        spr_fp16_decode(half, x, N);
+        for (size_t i = 0; i < N; i++) /* 3e38 is infinite there */
+            RANK_CHECK(i == 6 ? isinf(x[i]) : same((double)x[i], expected(i, op)));
+        *crc = spr_crc32c(*crc, half, sizeof half);
+    }
+}
+
+/* NaN and infinities are selected first, sent as they are, and nothing of them stays behind. */
+static void run_topk(spr_comm *comm, int rank, uint32_t *crc)
+{
+    spr_layout layout = {1, "w", 0, N, 1};
+    static float x[N];
+    spr_codec *codec;
+
+    RANK_CHECK(spr_codec_create("topk:ratio=1%", &layout, 1, &codec) == SPR_OK);
+    for (int step = 0; step < 3; step++) {
+        fill(x, rank);
+        for (size_t i = 0; step > 0 && i < SPECIAL; i++)
+            x[i] = 1;
+        RANK_CHECK(spr_compressed_allreduce(comm, codec, x, SPR_SUM, NULL) == SPR_OK);
+        for (size_t i = 0; i < N; i++) {
+            bool finite = step > 0 || i >= SPECIAL || i == 6;
+            RANK_CHECK(finite ? i == 6 || isfinite(x[i]) : !isfinite(x[i]));
+        }
+        for (size_t i = 0; step == 0 && i < SPECIAL; i++)
+            RANK_CHECK(i == 6 || isnan(x[i]) == isnan(expected(i, SPR_SUM)));
+        *crc = spr_crc32c(*crc, x, sizeof x);
+    }
+    spr_codec_destroy(codec);
+}
+
+static void run_policy(struct job *job, int rank, spr_comm *comm)
+{
+    uint32_t *crc = (uint32_t *)(void *)job->shared + rank;
+
+    run_dense(comm, rank, crc);
+    run_topk(comm, rank, crc);
+}
+
+static void nan_and_infinities_come_out_the_same_everywhere(void **state)
+{
+    uint32_t first = 0;
+
+    (void)state;
+    for (size_t t = 0; t < fault_transport_count; t++) {
+        uint32_t crc[RANKS];
+        struct job job;
+        job_start(&job, RANKS, fault_transports[t], run_policy, NULL);
+        assert_true(job_wait(&job, SECONDS));
+        memcpy(crc, job.shared, sizeof crc);
+        job_expect_success(&job, 1);
+        for (int r = 0; r < RANKS; r++) {
+            first = first ? first : crc[r];
+            assert_int_equal(crc[r], first);
+        }
+    }
+}
+
+/* The option ----------------------------------------------------------------------------------- */
+
+#define CULPRIT 1
+enum { PLACE = 1234, BAD_STEP = 3 };
+
+static spr_status call(spr_comm *comm, int kind, float *x)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    static uint32_t index[N / 100];
+    static float value[N / 100];
+    spr_sparse list = {index, value, N / 100, 0};
+    spr_layout layout = {1, "w", 0, N, 1};
+    spr_codec *codec;
+    spr_status status;
+
+    options.name = "layer3";
+    if (kind == 0)
+        return spr_allreduce(comm, x, x, N, SPR_FP32, SPR_SUM, &options);
+    if (kind == 1) {
+        for (uint32_t i = 0; i < N / 100; i++) {
+            index[i] = i * 100 + PLACE % 100;
+            value[i] = x[index[i]];
+        }
+        return spr_sparse_allreduce(comm, &list, N, x, NULL, SPR_SUM, &options);
+    }
+    RANK_CHECK(spr_codec_create("topk:ratio=1%", &layout, 1, &codec) == SPR_OK);
+    status = spr_compressed_allreduce(comm, codec, x, SPR_SUM, &options);
+    spr_codec_destroy(codec);
+    return status;
+}
+
+static void run_checked(struct job *job, int rank, spr_comm *comm)
+{
+    int kind = *(const int *)job->arg;
+    spr_status status = SPR_OK;
+    static float x[N];
+
+    for (int step = 0; status == SPR_OK; step++) {
+        RANK_CHECK(step <= BAD_STEP);
+        for (size_t i = 0; i < N; i++)
+            x[i] = 1;
+        if (rank == CULPRIT && step == BAD_STEP)
+            x[PLACE] = kind % 2 ? -INFINITY : NAN;
+        status = call(comm, kind, x);
+    }
+    if (rank == CULPRIT)
+        RANK_CHECK(status == SPR_ERR_INVALID);
+    else /* REVOKED: it knew before it called */
+        RANK_CHECK(status == SPR_ERR_INVALID || status == SPR_ERR_REVOKED);
+    RANK_CHECK(!strncmp(spr_last_error(comm), "rank 1 ", 7));
+    RANK_CHECK(strstr(spr_last_error(comm), "element 1234 of the input of"));
+    RANK_CHECK(strstr(spr_last_error(comm), "'layer3' is"));
+}
+
+static void a_checked_input_that_is_not_finite_is_named_on_all_ranks(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < fault_transport_count; t++) {
+        for (int kind = 0; kind < 3; kind++) {
+            struct job job;
+            setenv("SPARRING_CHECK_FINITE", "yes", 1);
+            setenv("SPARRING_PROGRESS", kind == 2 ? "caller" : "thread", 1);
+            job_start(&job, RANKS, fault_transports[t], run_checked, &kind);
+            unsetenv("SPARRING_CHECK_FINITE");
+            unsetenv("SPARRING_PROGRESS");
+            job_expect_success(&job, SECONDS);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nan_and_infinities_come_out_the_same_everywhere),
+        cmocka_unit_test(a_checked_input_that_is_not_finite_is_named_on_all_ranks),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
