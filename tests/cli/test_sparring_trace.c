@@ -256,6 +256,18 @@ static void a_job_that_hangs_is_explained(void **state)
     assert_int_equal(entries(dir), 0);
 }
 
+/* Failed jobs do not fill the memory. */
+static void the_newest_directories_are_kept(void **state)
+{
+    (void)state;
+    run("for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18; do "
+        "$RUN -n 1 -- $SELF rank kill at 0; done; mkdir $DIR/sparring-abcdef");
+    assert_int_equal(entries(dir), 17);
+    run("$RUN -n 1 -- $SELF rank kill at 0");
+    find_kept();
+    assert_int_equal(entries(kept), 2);
+}
+
 static void a_named_directory_is_kept(void **state)
 {
     (void)state;
@@ -348,6 +360,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(a_mismatched_rank_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stopped_rank_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_job_that_hangs_is_explained, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_newest_directories_are_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_named_directory_is_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bad_input_gets_one_line, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_unusable_directory_is_a_warning, set_up, tear_down),

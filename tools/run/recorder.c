@@ -128,9 +128,9 @@ static void write_lines(void)
 }
 
 /* What ranks and write_lines() put there, and nothing else. */
-static void remove_all(void)
+static void remove_all(const char *path)
 {
-    DIR *directory = opendir(recorder.path);
+    DIR *directory = opendir(path);
     struct dirent *entry;
     while (directory != NULL && (entry = readdir(directory)) != NULL) {
         size_t length = strlen(entry->d_name);
@@ -141,7 +141,41 @@ static void remove_all(void)
     }
     if (directory != NULL)
         closedir(directory);
-    rmdir(recorder.path);
+    rmdir(path);
+}
+
+/* Of the private directories of failed jobs, the user's newest ones stay. Those of jobs that run
+ * have no file `ranks` yet. */
+static void remove_oldest(void)
+{
+    enum { KEPT = 16 };
+    char place[PATH_MAX], path[PATH_MAX], oldest[PATH_MAX];
+    struct stat st;
+    snprintf(place, sizeof place, "%s", recorder.path);
+    *strrchr(place, '/') = '\0';
+    for (int kept = KEPT + 1; kept > KEPT;) {
+        DIR *directory = opendir(place);
+        struct dirent *entry;
+        time_t since = 0;
+        kept = 0;
+        while (directory != NULL && (entry = readdir(directory)) != NULL) {
+            if (strncmp(entry->d_name, "sparring-", 9) != 0 || strlen(entry->d_name) != 15 ||
+                snprintf(path, sizeof path, "%.2000s/%s/ranks", place, entry->d_name) < 0 ||
+                lstat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid())
+                continue;
+            if (kept++ == 0 || st.st_mtime < since) {
+                since = st.st_mtime;
+                snprintf(oldest, sizeof oldest, "%.2000s/%s", place, entry->d_name);
+            }
+        }
+        if (directory != NULL)
+            closedir(directory);
+        if (kept > KEPT) {
+            remove_all(oldest);
+            if (access(oldest, F_OK) == 0)
+                return; /* it has something else in it */
+        }
+    }
 }
 
 /* True when there is something worth keeping. */
@@ -170,8 +204,11 @@ void recorder_close(const struct job *job)
     recorder.lines = NULL;
     if (failed)
         write_lines();
-    if ((!failed || !explain(job)) && recorder.mine)
-        remove_all();
+    bool keep = failed && explain(job);
+    if (!keep && recorder.mine)
+        remove_all(recorder.path);
+    else if (recorder.mine)
+        remove_oldest();
     free(recorder.text);
     recorder.text = NULL;
 }
