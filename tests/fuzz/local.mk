@@ -70,6 +70,14 @@ fuzz_programs += tests/fuzz/fuzz_options
 tests_fuzz_fuzz_options_SOURCES = tests/fuzz/options.c $(fuzz_common)
 tests_fuzz_fuzz_options_LDFLAGS = $(fuzz_ldflags)
 
+fuzz_tests += tests/fuzz/test_recorder
+tests_fuzz_test_recorder_SOURCES = tests/fuzz/recorder.c $(fuzz_replay)
+fuzz_programs += tests/fuzz/fuzz_recorder
+tests_fuzz_fuzz_recorder_SOURCES = tests/fuzz/recorder.c $(fuzz_common)
+tests_fuzz_fuzz_recorder_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_test_recorder_LDADD = tools/libspr-trace.la $(LDADD)
+tests_fuzz_fuzz_recorder_LDADD = tools/libspr-trace.la $(LDADD)
+
 fuzz_tests += tests/fuzz/test_root
 tests_fuzz_test_root_SOURCES = tests/fuzz/root.c $(fuzz_replay)
 fuzz_programs += tests/fuzz/fuzz_root
