@@ -156,15 +156,16 @@ static void remove_oldest(void)
     for (int kept = KEPT + 1; kept > KEPT;) {
         DIR *directory = opendir(place);
         struct dirent *entry;
-        time_t since = 0;
+        int64_t since = 0;
         kept = 0;
         while (directory != NULL && (entry = readdir(directory)) != NULL) {
             if (strncmp(entry->d_name, "sparring-", 9) != 0 || strlen(entry->d_name) != 15 ||
                 snprintf(path, sizeof path, "%.2000s/%s/ranks", place, entry->d_name) < 0 ||
                 lstat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid())
                 continue;
-            if (kept++ == 0 || st.st_mtime < since) {
-                since = st.st_mtime;
+            int64_t ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+            if (kept++ == 0 || ns < since) {
+                since = ns;
                 snprintf(oldest, sizeof oldest, "%.2000s/%s", place, entry->d_name);
             }
         }
