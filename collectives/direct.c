@@ -23,6 +23,7 @@
  */
 #include <string.h>
 
+#include "base/crc32c.h"
 #include "collectives/collective.h"
 #include "collectives/reduce.h"
 
@@ -63,6 +64,7 @@ struct direct {
     char **staging;               /* [WINDOWS][size]: where one was received into, or NULL */
     struct spr_out *to_owner;     /* [AHEAD][size] */
     struct spr_out *to_all;       /* [AHEAD][size] */
+    uint32_t *crc;                /* of the own segment's chunks, for several peers; or NULL */
     struct spr_in *from_owner;    /* [AHEAD][size] */
 };
 
@@ -249,6 +251,10 @@ static void sum(spr_request *rq)
             spr_reduce_store(plan->dtype, plan->op, target(rq, 0, d->finished), d->accumulator, n,
                              1);
         }
+        if (d->crc) /* while it is in the cache */
+            d->crc[d->finished] =
+                spr_crc32c(0, target(rq, rq->comm->rank, d->finished),
+                           chunk_length(d, rq->comm->rank, d->finished) * d->element);
         d->next_rank = 1;
         d->finished++;
     }
@@ -298,6 +304,8 @@ static void spread(spr_request *rq)
             if (out->busy)
                 break;
             p->spread++;
+            out->send.crc_known = d->crc;
+            out->send.crc = d->crc ? d->crc[c] : 0;
             spr_post_send(rq, out, peer, SPREAD_STEP | c, target(rq, rq->comm->rank, c),
                           chunk_length(d, rq->comm->rank, c) * d->element, d->eager);
         }
@@ -412,6 +420,11 @@ static spr_status start(spr_request *rq, bool reduce, bool scatter, bool gather_
     d->to_all = spr_arena_alloc(&rq->arena, AHEAD * size * sizeof *d->to_all);
     d->from_owner = spr_arena_alloc(&rq->arena, AHEAD * size * sizeof *d->from_owner);
     d->accumulator = reduce ? spr_arena_alloc(&rq->arena, d->chunk * accumulator_size) : d;
+    if (reduce && gather_results && spr_channel_checksums(&rq->comm->channel)) {
+        d->crc = spr_arena_alloc(&rq->arena, spr_max_size(d->own, 1) * sizeof *d->crc);
+        if (!d->crc)
+            return SPR_ERR_NOMEM;
+    }
     if (!d->peers || !d->contributions || !d->staging || !d->to_owner || !d->to_all ||
         !d->from_owner || !d->accumulator)
         return SPR_ERR_NOMEM;

@@ -51,6 +51,14 @@ void spr_channel_attach(struct spr_channel *ch, struct spr_link *link, bool chec
     link->channel = p;
 }
 
+bool spr_channel_checksums(const struct spr_channel *ch)
+{
+    for (int r = 0; r < ch->size; r++)
+        if (ch->peers[r].checksum)
+            return true;
+    return false;
+}
+
 void spr_channel_destroy(struct spr_channel *ch)
 {
     for (int r = 0; ch->peers && r < ch->size; r++) {
@@ -68,7 +76,19 @@ void spr_channel_destroy(struct spr_channel *ch)
 
 /* Frames out ----------------------------------------------------------------------------------- */
 
-static void hand_over(struct spr_channel_peer *p, struct spr_tx *tx)
+/* A payload CRC that is not known yet is the transport's to compute, if it can. */
+static void seal(const struct spr_channel_peer *p, struct spr_tx *tx, bool crc_known)
+{
+    bool open = tx->header.flags == SPR_FRAME_CRC && !crc_known;
+
+    tx->unsealed = open && p->link->transport->ops->seals;
+    if (!open)
+        spr_frame_seal(&tx->header);
+    else if (!tx->unsealed)
+        spr_frame_seal_payload(&tx->header, tx->data);
+}
+
+static void hand_over(struct spr_channel_peer *p, struct spr_tx *tx, bool crc_known)
 {
     struct spr_frame *f = &tx->header;
 
@@ -77,11 +97,7 @@ static void hand_over(struct spr_channel_peer *p, struct spr_tx *tx)
     f->consumed = p->eager_consumed;
     p->eager_reported = p->eager_consumed;
     f->zero = 0;
-    tx->unsealed = p->link->transport->ops->seals && f->flags == SPR_FRAME_CRC;
-    if (f->flags == SPR_FRAME_CRC && !tx->unsealed)
-        spr_frame_seal_payload(f, tx->data);
-    else if (!tx->unsealed)
-        spr_frame_seal(f);
+    seal(p, tx, crc_known);
     tx->failed = false;
     p->channel->frames_out++;
     p->link->transport->ops->send(p->link, tx);
@@ -115,7 +131,7 @@ void spr_channel_send_control(struct spr_channel_peer *p, enum spr_frame_type ty
         c->tx.header.flags = SPR_FRAME_CRC;
         c->tx.data = c->data;
     }
-    hand_over(p, &c->tx);
+    hand_over(p, &c->tx, false);
 }
 
 static void send_data(struct spr_channel_peer *p, struct spr_send *s)
@@ -130,11 +146,12 @@ static void send_data(struct spr_channel_peer *p, struct spr_send *s)
     f->bytes = (uint32_t)s->bytes;
     f->arg = s->eager;
     f->flags = p->checksum && s->bytes ? SPR_FRAME_CRC : 0;
+    f->payload_crc = f->flags && s->crc_known ? s->crc : 0;
     s->tx.data = s->data;
     spr_list_init(&s->node);
     spr_trace_add(p->channel->trace, spr_now_ns(p->channel->clock), SPR_EV_SEND, p->rank,
                   (uint64_t)s->operation << 32 | s->step, s->bytes, 0);
-    hand_over(p, &s->tx);
+    hand_over(p, &s->tx, s->crc_known);
 }
 
 static void on_sent(struct spr_link *link, struct spr_tx *tx)

@@ -40,6 +40,8 @@ struct spr_send {
     const void *data;
     size_t bytes; /* at most SPR_FRAME_MAX_PAYLOAD */
     bool eager;
+    bool crc_known; /* `crc` is the payload's CRC-32C: the same data goes to several peers */
+    uint32_t crc;
     void (*done)(struct spr_send *send, spr_status status);
 };
 
@@ -130,6 +132,9 @@ spr_status spr_channel_init(struct spr_channel *ch, int rank, int size, uint32_t
                             struct spr_counters *counters, struct spr_trace *trace);
 /* Attach a link right after ops->connect; its upcalls then come here. */
 void spr_channel_attach(struct spr_channel *ch, struct spr_link *link, bool checksum);
+
+/* Does any link of the channel want payload CRCs? */
+bool spr_channel_checksums(const struct spr_channel *ch);
 
 /* Post. When the channel has failed or the peer left, done() is called at once with an error. */
 void spr_channel_send(struct spr_channel *ch, struct spr_send *send);
