@@ -58,12 +58,14 @@ static bool check_deadline(struct schedule_play *play, int r, int k)
     return true;
 }
 
-/* Does the operation need this rank's call? */
-static bool needs(const struct schedule_operation *o, int rank)
+/* Can the operation be through on a rank only when another has called it, too? */
+static bool needs(const struct schedule_operation *o, int rank, int other, int ranks)
 {
     if (o->count == 0 && o->kind != SCHEDULE_BARRIER)
         return false;
-    return o->kind != SCHEDULE_BROADCAST || rank == o->root;
+    if (o->kind == SCHEDULE_SENDRECV)
+        return other == schedule_source(o, rank, ranks);
+    return o->kind != SCHEDULE_BROADCAST || other == o->root;
 }
 
 static bool called_otherwise(const struct schedule *s, int r, int k)
@@ -80,7 +82,7 @@ static bool check_company(struct schedule_play *play, int r, int k)
 
     for (int q = 0; q < s->ranks; q++) {
         bool same = called_otherwise(s, q, k) == called_otherwise(s, r, k);
-        if (needs(o, q) && (!play->call[q][k].posted || !same))
+        if (needs(o, r, q, s->ranks) && (!play->call[q][k].posted || !same))
             return schedule_fail(play, r, k, "it succeeded without rank %d", q);
     }
     return true;
@@ -203,6 +205,9 @@ static bool check_copies(struct schedule_play *play, int rank, int k)
 
     if (o->kind == SCHEDULE_BROADCAST && memcmp(out, play->call[o->root][k].in, bytes))
         return schedule_fail(play, rank, k, "not what the root sent");
+    if (o->kind == SCHEDULE_SENDRECV &&
+        memcmp(out, play->call[schedule_source(o, rank, s->ranks)][k].in, bytes))
+        return schedule_fail(play, rank, k, "not what the source sent");
     for (int r = 0; o->kind == SCHEDULE_ALLGATHER && r < s->ranks; r++)
         if (memcmp(out + (size_t)r * bytes, play->call[r][k].in, bytes))
             return schedule_fail(play, rank, k, "not what rank %d gave", r);

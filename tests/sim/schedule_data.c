@@ -142,6 +142,8 @@ spr_status schedule_post(struct schedule_play *play, int r, int k)
         return spr_ibroadcast(comm, out, o->count, o->dtype, o->root, &options, &c->request);
     case SCHEDULE_BARRIER:
         return spr_ibarrier(comm, NULL, &c->request);
+    case SCHEDULE_SENDRECV:
+        return spr_isendrecv(comm, in, out, o->count, o->dtype, o->root, NULL, &c->request);
     case SCHEDULE_SPARSE:
         return spr_isparse_allreduce(comm, &c->list, o->count, (float *)(void *)out,
                                      o->list ? &c->result : NULL, o->op, NULL, &c->request);

@@ -11,7 +11,7 @@
 #define MS 1000000ull
 
 static const char *const kind_names[] = {"allreduce", "reduce_scatter", "allgather", "broadcast",
-                                         "barrier",   "sparse",         "compressed"};
+                                         "barrier",   "sendrecv",       "sparse",    "compressed"};
 static const char *const odd_names[] = {
     "all call the same", "another count", "another operation", "another call", "no call",
     "cancels",           "aborts"};
@@ -67,6 +67,8 @@ static void draw_operation(struct schedule *s, struct schedule_operation *o)
     o->dtype = (spr_dtype)schedule_below(s, SPR_DTYPE_COUNT);
     o->op = (spr_op)schedule_below(s, SPR_OP_COUNT);
     o->root = (int)schedule_below(s, size);
+    if (o->kind == SCHEDULE_SENDRECV)
+        o->root += (int)schedule_below(s, 3) * s->ranks - s->ranks;
     o->in_place = one_in(s, 2);
     o->whole = one_in(s, 2);
     o->density = PICK(s, ((double[]){0, 0.02, 0.3, 1}));
@@ -123,7 +125,7 @@ static void draw_odd_call(struct schedule *s, struct schedule_operation *o)
 {
     bool counted = o->kind != SCHEDULE_BARRIER && o->kind != SCHEDULE_COMPRESSED;
     bool reduces = o->kind != SCHEDULE_BARRIER && o->kind != SCHEDULE_ALLGATHER &&
-                   o->kind != SCHEDULE_BROADCAST;
+                   o->kind != SCHEDULE_BROADCAST && o->kind != SCHEDULE_SENDRECV;
 
     if ((s->odd == SCHEDULE_OTHER_COUNT && !counted) || (s->odd == SCHEDULE_OTHER_OP && !reduces))
         s->odd = SCHEDULE_OTHER_KIND;
@@ -196,9 +198,10 @@ void schedule_draw(struct schedule *s, uint64_t seed)
 
 /* What was drawn ------------------------------------------------------------------------------- */
 
-static bool is_empty(const struct schedule_operation *o)
+static bool is_empty(const struct schedule_operation *o, int ranks)
 {
-    return o->count == 0 && o->kind != SCHEDULE_BARRIER;
+    return (o->count == 0 && o->kind != SCHEDULE_BARRIER) ||
+           (o->kind == SCHEDULE_SENDRECV && o->root % ranks == 0);
 }
 
 unsigned schedule_culprits(const struct schedule *s)
@@ -216,7 +219,7 @@ unsigned schedule_culprits(const struct schedule *s)
      * something else, and they may hear nothing of it before their deadline. */
     if ((s->odd != SCHEDULE_EVEN && !schedule_mismatches(s)) ||
         (schedule_mismatches(s) &&
-         (is_empty(&s->operation[s->odd_operation]) || is_empty(&s->odd_call))))
+         (is_empty(&s->operation[s->odd_operation], s->ranks) || is_empty(&s->odd_call, s->ranks))))
         culprits |= 1u << s->odd_rank;
     return culprits;
 }
@@ -227,6 +230,8 @@ static void print_operation(const struct schedule_operation *o, int k, FILE *out
             spr_dtype_name(o->dtype), spr_op_name(o->op));
     if (o->kind == SCHEDULE_BROADCAST)
         fprintf(out, ", root %d", o->root);
+    if (o->kind == SCHEDULE_SENDRECV)
+        fprintf(out, ", shift %d", o->root);
     if (o->algorithm)
         fprintf(out, ", algorithm %s", o->algorithm);
     if (o->kind == SCHEDULE_SPARSE)

@@ -26,6 +26,7 @@ enum schedule_kind {
     SCHEDULE_ALLGATHER,
     SCHEDULE_BROADCAST,
     SCHEDULE_BARRIER,
+    SCHEDULE_SENDRECV,
     SCHEDULE_SPARSE,
     SCHEDULE_COMPRESSED,
     SCHEDULE_KINDS
@@ -35,7 +36,7 @@ struct schedule_operation {
     enum schedule_kind kind;
     spr_dtype dtype;
     spr_op op;
-    int root;
+    int root;              /* of a broadcast; the shift of a sendrecv */
     const char *algorithm; /* NULL: the library's choice */
     bool in_place;
     bool whole;                 /* whole numbers */
@@ -102,6 +103,12 @@ struct schedule {
     struct schedule_operation odd_call; /* what the odd rank calls instead */
     struct schedule_fault fault[SCHEDULE_FAULTS];
 };
+
+/* The rank whose elements a sendrecv of `rank` receives. */
+static inline int schedule_source(const struct schedule_operation *o, int rank, int ranks)
+{
+    return ((rank - o->root) % ranks + ranks) % ranks;
+}
 
 void schedule_draw(struct schedule *s, uint64_t seed);
 void schedule_print(const struct schedule *s, FILE *out);
