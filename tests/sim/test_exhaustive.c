@@ -8,6 +8,9 @@
  * A depth-first search that plays the job from its beginning for each branch. A rank does nothing
  * but what its own events make it do, so the state of the world is what each rank has seen so far,
  * in order: two orders with equal histories on each rank are continued once, and counted twice.
+ *
+ * SPARRING_SCENE=text searches only the jobs with this text in their names. Under sanitizers those
+ * of two ranks are enough.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,6 +23,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "tests/reference.h"
 #include "tests/sim/schedules.h"
 
 #define CHOICES 64
@@ -369,7 +373,7 @@ static void every_order_ends_well(void **state)
 
     (void)state;
     for (size_t i = 0; i < SPR_ARRAY_LEN(scenes); i++) {
-        if (only && !strstr(scenes[i].name, only))
+        if (only ? !strstr(scenes[i].name, only) : reference_small_scale() && scenes[i].ranks > 2)
             continue;
         memset(&s, 0, sizeof s);
         s.scene = &scenes[i];
