@@ -10,7 +10,7 @@ EXTRA_DIST += \
 	bench/report.py
 CLEANFILES += bench/peer_mpi
 
-# How fast a death is noticed (bench/deaths).
+# How fast a death is noticed (docs/failures.md).
 dist_noinst_SCRIPTS += bench/deaths
 noinst_PROGRAMS += bench/death_time
 bench_death_time_LDADD = libsparring.la

@@ -38,6 +38,7 @@ dist_readme_DATA = README.md
 docsdir = $(docdir)/docs
 dist_docs_DATA = \
 	docs/benchmarks.md \
+	docs/failures.md \
 	docs/how-a-gradient-travels.md \
 	docs/testing.md \
 	docs/wire-format.md
