@@ -51,7 +51,7 @@ void spr_post_send(spr_request *rq, struct spr_out *out, int peer, uint32_t step
     assert(!out->busy);
     out->rq = rq;
     out->busy = true;
-    out->send.peer = peer;
+    out->send.peer = rq->comm->ids[peer];
     out->send.operation = rq->operation;
     out->send.step = step;
     out->send.descriptor = rq->descriptor;
@@ -69,7 +69,7 @@ void spr_post_receive(spr_request *rq, struct spr_in *in, int peer, uint32_t ste
     assert(in->state == SPR_IN_FREE);
     in->rq = rq;
     in->state = SPR_IN_POSTED;
-    in->recv.peer = peer;
+    in->recv.peer = rq->comm->ids[peer];
     in->recv.operation = rq->operation;
     in->recv.step = step;
     in->recv.descriptor = rq->descriptor;
@@ -162,6 +162,14 @@ static void request_put(spr_request *rq)
     spr_list_push_front(&rq->comm->spare, &rq->node);
 }
 
+/* The last operation up to which all have ended here. */
+static uint32_t completed(const spr_comm *comm)
+{
+    if (spr_list_empty(&comm->running))
+        return comm->next_operation - 1;
+    return spr_list_entry(comm->running.next, spr_request, node)->operation - 1;
+}
+
 static void complete(spr_request *rq, spr_status status)
 {
     spr_comm *comm = rq->comm;
@@ -178,6 +186,8 @@ static void complete(spr_request *rq, spr_status status)
     rq->result = status;
     if (comm->error.status && status == comm->error.status)
         comm->cause_told = true;
+    if (!comm->error.status)
+        comm->completed = completed(comm);
     if (status < 0 && status != SPR_ERR_TOO_SMALL)
         comm->counters.failures++;
     else

@@ -14,6 +14,7 @@
 #include "base/cpu.h"
 #include "collectives/collective.h"
 #include "collectives/dispute.h"
+#include "collectives/membership.h"
 #include "collectives/watch.h"
 
 #define TIMER_NS 1000000ull
@@ -45,14 +46,17 @@ static enum spr_operation_state state_of(void *ctx, uint32_t operation, uint64_t
     return past && past->rejected ? SPR_OPERATION_REJECTED : SPR_OPERATION_OVER;
 }
 
-static void on_mismatch(void *ctx, int rank, uint32_t operation)
+static void on_mismatch(void *ctx, int peer, uint32_t operation)
 {
-    spr_dispute_found(ctx, rank, operation);
+    spr_dispute_found(ctx, peer, operation);
 }
 
-static void on_note(void *ctx, int rank, const struct spr_frame *f, const void *data)
+static void on_note(void *ctx, int peer, const struct spr_frame *f, const void *data)
 {
-    spr_dispute_note(ctx, rank, f, data);
+    if (f->type == SPR_FRAME_VIEW)
+        spr_membership_view(ctx, peer, data, f->bytes);
+    else
+        spr_dispute_note(ctx, peer, f, data);
 }
 
 static spr_status link_to_self(spr_comm *comm)
@@ -92,7 +96,7 @@ spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
     if (!comm)
         return SPR_ERR_NOMEM;
     comm->rank = rank;
-    comm->size = size;
+    comm->size = comm->world = size;
     comm->options = *options;
     comm->clock = clock;
     comm->epoll_fd = comm->wake_fd = comm->timer_fd = -1;
@@ -116,12 +120,17 @@ spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
     }
     comm->trace = spr_trace_new(rank, size);
     comm->past = spr_calloc(SPR_PAST, sizeof *comm->past);
-    status = comm->trace && comm->past
+    comm->ids = spr_calloc((size_t)size, sizeof *comm->ids);
+    for (int r = 0; comm->ids && r < size; r++)
+        comm->ids[r] = r;
+    status = comm->trace && comm->past && comm->ids
                  ? spr_channel_init(&comm->channel, rank, size, 1, &comm->options, clock,
                                     &comm->counters, comm->trace)
                  : SPR_ERR_NOMEM;
     if (status == SPR_OK)
         status = link_to_self(comm);
+    if (status == SPR_OK)
+        status = spr_membership_new(comm);
     if (status) {
         memset(&comm->options, 0, sizeof comm->options); /* still the caller's */
         spr_comm_free(comm);
@@ -137,6 +146,9 @@ void spr_comm_free(spr_comm *comm)
 {
     struct spr_list *lists[] = {&comm->running, &comm->finished, &comm->spare};
 
+    /* First, since their queues hold frames of requests. */
+    for (int i = 0; i < comm->transport_count; i++)
+        comm->transports[i]->ops->close(comm->transports[i]);
     for (size_t i = 0; i < SPR_ARRAY_LEN(lists); i++) {
         while (!spr_list_empty(lists[i])) {
             spr_request *rq = spr_list_entry(lists[i]->next, spr_request, node);
@@ -145,8 +157,6 @@ void spr_comm_free(spr_comm *comm)
             spr_free(rq);
         }
     }
-    for (int i = 0; i < comm->transport_count; i++)
-        comm->transports[i]->ops->close(comm->transports[i]);
     spr_channel_destroy(&comm->channel);
     spr_memory_destroy(&comm->memory);
     spr_pool_destroy(&comm->buffers);
@@ -158,6 +168,8 @@ void spr_comm_free(spr_comm *comm)
         close(comm->timer_fd);
     spr_free(comm->peers);
     spr_dispute_clear(comm);
+    spr_membership_free(comm);
+    spr_free(comm->ids);
     spr_free(comm->past);
     spr_trace_free(comm->trace);
     spr_opt_free(spr_options_table, spr_options_count, &comm->options);
@@ -179,8 +191,12 @@ static void check_timers(spr_comm *comm)
     comm->next_timer_ns = now + TIMER_NS;
     if (!comm->error.status)
         spr_comm_check_deadlines(comm, now);
-    else if (now >= comm->grace_ns && !comm->channel.dead)
-        spr_channel_kill(&comm->channel);
+    else if (now >= comm->grace_ns && !comm->channel.settled && !comm->channel.dead)
+        spr_channel_settle(&comm->channel);
+    if (comm->leave_ns && now >= comm->leave_ns) {
+        comm->leave_ns = 0;
+        spr_channel_cut_gone(&comm->channel);
+    }
 }
 
 /* After a failure: complete what has nothing under way any more. Returns how many. */
@@ -241,8 +257,10 @@ static uint64_t next_timer(const spr_comm *comm)
     /* Nothing wakes us when the others have been told. */
     if (comm->error.status && !spr_channel_told(&comm->channel))
         wake = spr_min_u64(comm->grace_ns, spr_now_ns(comm->clock) + TIMER_NS);
-    else if (comm->error.status && !comm->channel.dead)
+    else if (comm->error.status && !comm->channel.dead && !comm->channel.settled)
         wake = comm->grace_ns;
+    if (comm->leave_ns)
+        wake = spr_min_u64(wake, comm->leave_ns);
     spr_list_for_each(it, &comm->running)
     {
         const spr_request *rq = spr_list_entry(it, spr_request, node);

@@ -26,15 +26,17 @@
 /* A rank that the watch has given up, until the driver acts on it. */
 #define SPR_LOSS_TEXT 160
 struct spr_loss {
-    bool pending;
-    int rank;
+    bool pending, death;
+    int peer; /* its rank at the start */
     uint64_t noted_ns;
     char text[SPR_LOSS_TEXT];
-    int dead, *dead_ranks; /* whose processes have ended, their links not cut yet; room for all */
+    int dead, *dead_peers; /* whose processes have ended, their links not cut yet; room for all */
 };
 
 struct spr_comm {
-    int rank, size;
+    int rank, size; /* in this epoch */
+    int world;      /* ranks at the start */
+    int *ids;       /* [world] rank in this epoch -> rank at the start, the index of peers */
     struct spr_options options;
     struct spr_auth_key key;
     const struct spr_clock *clock;
@@ -43,7 +45,7 @@ struct spr_comm {
     struct spr_channel channel;
     struct spr_transport *transports[SPR_MAX_TRANSPORTS]; /* the first is self */
     int transport_count;
-    struct spr_peer_info *peers; /* size entries; NULL under simulation */
+    struct spr_peer_info *peers; /* [world]; NULL under simulation */
     struct spr_memory memory;
 
     pthread_mutex_t lock;
@@ -68,7 +70,9 @@ struct spr_comm {
     struct spr_pool buffers;  /* SPR_FRAME_MAX_PAYLOAD bytes each: encoded and received chunks */
     struct spr_list news;     /* of operations not posted yet, see dispute.h */
     struct spr_past *past;    /* [SPR_PAST] operations posted lately */
+    struct spr_membership *membership;
     uint32_t next_operation;
+    uint32_t completed; /* all operations up to this one have succeeded here */
     uint64_t next_timer_ns;
     pid_t pid; /* of the process that made it */
     bool closing;
@@ -78,6 +82,8 @@ struct spr_comm {
     struct spr_loss loss;
     struct spr_error error; /* why it was revoked */
     bool cause_told;        /* ... and a call of the user has returned that */
+    bool lost_silently;     /* the rank that `error` blames gave no proof of its death */
+    uint64_t leave_ns;      /* when the links of ranks that were left behind are cut; 0: none */
     uint64_t grace_ns; /* after a failure: until then ABORT frames may still leave; 0 = healthy */
 };
 
@@ -92,6 +98,9 @@ void spr_comm_free(spr_comm *comm);
 int spr_comm_progress_locked(spr_comm *comm);
 /* Revoke: the first cause wins. `blamed` may be -1; told_by: -1, or who said so. Under the lock. */
 void spr_comm_fail(spr_comm *comm, spr_status status, int blamed, int told_by, const char *text);
+/* The ranks that are no members of this epoch get a moment to hear of it; then their links are cut.
+ */
+void spr_comm_leave_behind(spr_comm *comm);
 /* Warn of requests that take long; fail when one is past its deadline. */
 void spr_comm_check_deadlines(spr_comm *comm, uint64_t now);
 /* All transports and requests have nothing to do now: SPR_OK, one may sleep on epoll_fd. */

@@ -484,7 +484,8 @@ static spr_status start_broadcast(spr_request *rq)
     /* A root asks for nothing: two that both believe to be it would wait for each other. */
     for (int r = 0; status == SPR_OK && r < rq->comm->size; r++)
         if (!d->eager && r != rq->comm->rank && rq->comm->rank == rq->plan.root)
-            spr_channel_announce(&rq->comm->channel, r, rq->operation, rq->descriptor);
+            spr_channel_announce(&rq->comm->channel, rq->comm->ids[r], rq->operation,
+                                 rq->descriptor);
     return status;
 }
 

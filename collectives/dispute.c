@@ -48,15 +48,15 @@ static spr_request *running(const spr_comm *comm, uint32_t operation)
     return NULL;
 }
 
-void spr_dispute_found(spr_comm *comm, int rank, uint32_t operation)
+void spr_dispute_found(spr_comm *comm, int peer, uint32_t operation)
 {
     const struct spr_past *past = spr_past_find(comm, operation);
 
     if (!past)
-        spr_comm_fail(comm, SPR_ERR_MISMATCH, rank, -1,
+        spr_comm_fail(comm, SPR_ERR_MISMATCH, comm->channel.peers[peer].rank, -1,
                       "called something else at this point (other count, type or operation)");
     else if (!past->rejected)
-        spr_channel_note(&comm->channel, rank, SPR_FRAME_DESCRIBE, operation, 0, 0,
+        spr_channel_note(&comm->channel, peer, SPR_FRAME_DESCRIBE, operation, 0, 0,
                          &past->descriptor, sizeof past->descriptor);
 }
 
@@ -88,8 +88,8 @@ static void compare(spr_comm *comm, uint32_t operation, int from, const struct s
                            spr_comm_host(comm, comm->rank), d, from, host, text, sizeof text);
     for (int r = 0; r < comm->size; r++)
         if (r != comm->rank)
-            spr_channel_note(&comm->channel, r, SPR_FRAME_REJECT, operation, (uint32_t)from, 0,
-                             text, strlen(text) + 1);
+            spr_channel_note(&comm->channel, comm->ids[r], SPR_FRAME_REJECT, operation,
+                             (uint32_t)from, 0, text, strlen(text) + 1);
     reject(comm, operation, from, text);
 }
 
@@ -123,8 +123,9 @@ static void act(spr_comm *comm, const struct news *n)
         compare(comm, n->operation, n->from, &n->descriptor);
 }
 
-void spr_dispute_note(spr_comm *comm, int rank, const struct spr_frame *f, const void *data)
+void spr_dispute_note(spr_comm *comm, int peer, const struct spr_frame *f, const void *data)
 {
+    int rank = comm->channel.peers[peer].rank;
     struct news n = {.operation = f->operation, .from = rank};
 
     if (comm->error.status)

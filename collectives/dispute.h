@@ -31,10 +31,11 @@ struct spr_past {
 struct spr_past *spr_past_find(spr_comm *comm, uint32_t operation);
 void spr_past_add(spr_comm *comm, const spr_request *rq, const struct spr_descriptor *d);
 
-/* A frame of `rank` contradicts what this rank posted as `operation`. */
-void spr_dispute_found(spr_comm *comm, int rank, uint32_t operation);
+/* `peer` is an index of the channel's peers. A frame of it contradicts what this rank posted as
+ * `operation`. */
+void spr_dispute_found(spr_comm *comm, int peer, uint32_t operation);
 /* A DESCRIBE or REJECT frame arrived. `data` has f->bytes bytes and ends with this call. */
-void spr_dispute_note(spr_comm *comm, int rank, const struct spr_frame *f, const void *data);
+void spr_dispute_note(spr_comm *comm, int peer, const struct spr_frame *f, const void *data);
 /* A request was started: is there news of it? */
 void spr_dispute_posted(spr_comm *comm, spr_request *rq);
 void spr_dispute_clear(spr_comm *comm);

@@ -12,12 +12,13 @@
 #include "collectives/collective.h"
 #include "collectives/watch.h"
 
-/* After a failure the others are told; at most this long before all links are cut. */
+/* After a failure the others are told; at most this long before links on which something is stuck
+ * are cut. */
 #define GRACE_NS 200000000ull
 
 const char *spr_comm_host(const spr_comm *comm, int rank)
 {
-    return comm->peers && rank >= 0 ? comm->peers[rank].host : "";
+    return comm->peers && rank >= 0 && rank < comm->size ? comm->peers[comm->ids[rank]].host : "";
 }
 
 static const spr_request *oldest(const spr_comm *comm)
@@ -47,8 +48,9 @@ static void compose(spr_comm *comm, const spr_request *rq, spr_status status, in
                  spr_collective_names[rq->plan.collective], rq->operation, *rq->name ? " '" : "",
                  rq->name, *rq->name ? "'" : "",
                  (double)(spr_now_ns(comm->clock) - rq->posted_ns) / 1e6);
-    spr_error_set(&comm->error, status, blamed, "%s%s%s%s; communicator revoked: restart the job",
-                  who, during, *who || *during ? ": " : "", text);
+    spr_error_set(&comm->error, status, blamed,
+                  "%s%s%s%s; communicator revoked: call spr_comm_shrink() or restart", who, during,
+                  *who || *during ? ": " : "", text);
 }
 
 /* The flight recorder, for whoever has to find out later. */
@@ -72,6 +74,12 @@ static void dump_trace(const spr_comm *comm)
     fprintf(file, "# %s\n", comm->error.text);
     spr_trace_dump(comm->trace, SPR_TRACE_EVENTS, file);
     fclose(file);
+}
+
+void spr_comm_leave_behind(spr_comm *comm)
+{
+    comm->leave_ns = spr_now_ns(comm->clock) + (uint64_t)((double)GRACE_NS * spr_time_factor());
+    comm->next_timer_ns = 0;
 }
 
 /* rq: the request that failed. */

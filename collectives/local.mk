@@ -19,6 +19,8 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/finite.h \
 	collectives/flat.c \
 	collectives/halves.c \
+	collectives/membership.c \
+	collectives/membership.h \
 	collectives/query.c \
 	collectives/record.c \
 	collectives/reduce.c \
@@ -26,6 +28,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/ring.c \
 	collectives/select.c \
 	collectives/sendrecv.c \
+	collectives/shrink.c \
 	collectives/sparse.c \
 	collectives/sparse.h \
 	collectives/sparse_result.c \

@@ -146,7 +146,8 @@ spr_status spr_comm_stats(spr_comm *comm, spr_stats *stats)
 
 const char *spr_comm_transport(const spr_comm *comm, int rank)
 {
-    if (rank == comm->rank || rank < 0 || rank >= comm->size || !comm->channel.peers[rank].link)
+    if (rank == comm->rank || rank < 0 || rank >= comm->size ||
+        !comm->channel.peers[comm->ids[rank]].link)
         return "self";
-    return comm->channel.peers[rank].link->transport->ops->name;
+    return comm->channel.peers[comm->ids[rank]].link->transport->ops->name;
 }

@@ -9,18 +9,20 @@
 /* What the dead rank sent is taken in, but not for longer than this. */
 #define DRAIN_NS 10000000ull
 
-static void on_lost(void *ctx, int rank, const char *text, bool death)
+static void on_lost(void *ctx, int peer, const char *text, bool death)
 {
     spr_comm *comm = ctx;
 
     pthread_mutex_lock(&comm->lock);
-    if (death && comm->loss.dead < comm->size) {
-        comm->loss.dead_ranks[comm->loss.dead++] = rank;
+    if (death && comm->loss.dead < comm->world) {
+        comm->loss.dead_peers[comm->loss.dead++] = peer;
         spr_comm_kick(comm);
     }
-    if (!comm->error.status && !comm->loss.pending && !comm->channel.peers[rank].left) {
+    if (!comm->error.status && !comm->loss.pending && !comm->channel.peers[peer].left &&
+        !comm->channel.peers[peer].gone) {
         comm->loss.pending = true;
-        comm->loss.rank = rank;
+        comm->loss.death = death;
+        comm->loss.peer = peer;
         comm->loss.noted_ns = spr_now_ns(comm->clock);
         snprintf(comm->loss.text, sizeof comm->loss.text, "%s", text);
         spr_comm_kick(comm);
@@ -31,16 +33,20 @@ static void on_lost(void *ctx, int rank, const char *text, bool death)
 void spr_comm_take_loss(spr_comm *comm, int events)
 {
     struct spr_loss *loss = &comm->loss;
+    const struct spr_channel_peer *peer;
 
     if (comm->watch && events > 0)
         spr_watch_advance(comm->watch, events);
     if (loss->pending && (events == 0 || spr_now_ns(comm->clock) - loss->noted_ns >= DRAIN_NS)) {
         loss->pending = false;
-        if (!comm->channel.peers[loss->rank].left)
-            spr_comm_fail(comm, SPR_ERR_RANK_LOST, loss->rank, -1, loss->text);
+        peer = &comm->channel.peers[loss->peer];
+        if (!peer->left && !peer->gone && !comm->error.status) {
+            comm->lost_silently = !loss->death;
+            spr_comm_fail(comm, SPR_ERR_RANK_LOST, peer->rank, -1, loss->text);
+        }
     }
     while (loss->dead > 0 && comm->error.status)
-        spr_channel_cut(&comm->channel, loss->dead_ranks[--loss->dead]);
+        spr_channel_cut(&comm->channel, loss->dead_peers[--loss->dead]);
 }
 
 void spr_comm_judge(const spr_comm *comm, spr_status *status, int *blamed, int *told_by,
@@ -71,8 +77,8 @@ void spr_comm_watch_open(spr_comm *comm)
                                       .ctx = comm};
     struct spr_error reason = {0};
 
-    comm->loss.dead_ranks = spr_calloc((size_t)comm->size, sizeof *comm->loss.dead_ranks);
-    if (!comm->loss.dead_ranks) {
+    comm->loss.dead_peers = spr_calloc((size_t)comm->size, sizeof *comm->loss.dead_peers);
+    if (!comm->loss.dead_peers) {
         spr_warn(SPR_SUB_WATCH, "no heartbeats: no memory");
         return;
     }
@@ -105,8 +111,8 @@ void spr_comm_watch_close(spr_comm *comm)
     pthread_mutex_unlock(&comm->lock);
     spr_watch_close(watch);
     pthread_mutex_lock(&comm->lock);
-    spr_free(comm->loss.dead_ranks);
-    comm->loss.dead_ranks = NULL;
+    spr_free(comm->loss.dead_peers);
+    comm->loss.dead_peers = NULL;
     comm->loss.dead = 0;
     pthread_mutex_unlock(&comm->lock);
 }

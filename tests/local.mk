@@ -84,6 +84,9 @@ tests_sim_test_collectives_SOURCES = \
 	tests/sim/world.h
 tests_sim_test_collectives_LDADD = transport/libspr-sim.la $(LDADD) -lm
 sim_world = tests/sim/world.c tests/sim/world.h
+test_programs += tests/sim/test_shrink
+tests_sim_test_shrink_SOURCES = tests/sim/test_shrink.c $(sim_world)
+tests_sim_test_shrink_LDADD = transport/libspr-sim.la $(LDADD)
 test_programs += tests/sim/test_calls
 tests_sim_test_calls_SOURCES = tests/sim/test_calls.c $(sim_world)
 tests_sim_test_calls_LDADD = transport/libspr-sim.la $(LDADD)
@@ -138,6 +141,11 @@ tests_multi_test_watch_SOURCES = \
 	tests/multi/job.c \
 	tests/multi/job.h \
 	tests/multi/test_watch.c
+test_programs += tests/multi/test_shrink
+tests_multi_test_shrink_SOURCES = \
+	tests/multi/job.c \
+	tests/multi/job.h \
+	tests/multi/test_shrink.c
 test_programs += tests/multi/test_leaving
 tests_multi_test_leaving_SOURCES = \
 	tests/multi/job.c \

@@ -100,6 +100,7 @@ static void hand_over(struct spr_channel_peer *p, struct spr_tx *tx, bool crc_kn
     seal(p, tx, crc_known);
     tx->failed = false;
     p->channel->frames_out++;
+    p->frames_out++;
     p->link->transport->ops->send(p->link, tx);
 }
 
@@ -160,6 +161,7 @@ static void on_sent(struct spr_link *link, struct spr_tx *tx)
     struct spr_channel *ch = p->channel;
 
     ch->frames_out--;
+    p->frames_out--;
     if (tx->header.type == SPR_FRAME_DATA) {
         struct spr_send *s = spr_container_of(tx, struct spr_send, tx);
         s->done(s, !tx->failed ? SPR_OK : ch->status ? ch->status : SPR_ERR_LINK);
@@ -363,31 +365,7 @@ void spr_channel_note(struct spr_channel *ch, int peer, enum spr_frame_type type
     spr_channel_send_control(&ch->peers[peer], type, operation, 0, 0, arg, arg64, data, bytes);
 }
 
-/* Stopping ------------------------------------------------------------------------------------- */
-
-/* Nothing need be said to oneself. */
-static bool hears(const struct spr_channel *ch, int rank)
-{
-    const struct spr_link *link = ch->peers[rank].link;
-
-    return rank != ch->rank && link && link->state == SPR_LINK_UP;
-}
-
-static void cancel_waiting(struct spr_channel_peer *p, spr_status status)
-{
-    while (!spr_list_empty(&p->waiting)) {
-        struct spr_send *s = spr_list_entry(p->waiting.next, struct spr_send, node);
-        spr_list_remove(&s->node);
-        s->done(s, status);
-    }
-    while (!spr_list_empty(&p->receives)) {
-        struct spr_recv *r = spr_list_entry(p->receives.next, struct spr_recv, node);
-        spr_list_remove(&r->node);
-        r->done(r, status);
-    }
-}
-
-/* The same for one operation. */
+/* Messages of one operation that wait. */
 static void cancel_operation(struct spr_channel_peer *p, uint32_t operation, spr_status status)
 {
     struct spr_list *it, *next;
@@ -418,79 +396,6 @@ void spr_channel_reject(struct spr_channel *ch, uint32_t operation, spr_status s
     }
 }
 
-void spr_channel_stop(struct spr_channel *ch, spr_status status, int blamed, const char *text)
-{
-    size_t bytes = spr_min_size(strlen(text), SPR_NOTE_BYTES - 1);
-
-    if (ch->status)
-        return;
-    ch->status = status;
-    ch->blamed = blamed;
-    for (int r = 0; r < ch->size; r++) {
-        struct spr_channel_peer *p = &ch->peers[r];
-        if (hears(ch, r))
-            spr_channel_send_control(p, SPR_FRAME_ABORT, 0, 0, 0, (uint32_t)blamed,
-                                     (uint64_t)(uint32_t)status, text, bytes);
-        cancel_waiting(p, status);
-    }
-}
-
-bool spr_channel_told(const struct spr_channel *ch)
-{
-    if (ch->dead)
-        return true;
-    if (ch->frames_out > 0)
-        return false;
-    for (int r = 0; r < ch->size; r++) {
-        const struct spr_channel_peer *p = &ch->peers[r];
-        /* Who has left knows, or does not listen. */
-        if (p->link && p->link->state == SPR_LINK_UP && !p->left && r != ch->blamed &&
-            !p->link->transport->ops->delivered(p->link))
-            return false;
-    }
-    return true;
-}
-
-void spr_channel_cut(struct spr_channel *ch, int rank)
-{
-    struct spr_channel_peer *p = &ch->peers[rank];
-    struct spr_recv *recv = p->receiving;
-
-    assert(ch->status);
-    if (p->link)
-        p->link->transport->ops->kill(p->link);
-    p->down = true;
-    cancel_waiting(p, ch->status);
-    p->receiving = NULL;
-    if (recv)
-        recv->done(recv, ch->status);
-}
-
-void spr_channel_kill(struct spr_channel *ch)
-{
-    ch->dead = true;
-    if (!ch->status)
-        ch->status = SPR_ERR_CANCELED;
-    for (int r = 0; r < ch->size; r++)
-        spr_channel_cut(ch, r);
-}
-
-void spr_channel_bye(struct spr_channel *ch, uint32_t next_operation)
-{
-    for (int r = 0; r < ch->size; r++)
-        if (hears(ch, r))
-            spr_channel_send_control(&ch->peers[r], SPR_FRAME_BYE, 0, 0, 0, next_operation, 0, NULL,
-                                     0);
-}
-
-bool spr_channel_all_left(const struct spr_channel *ch)
-{
-    for (int r = 0; r < ch->size; r++)
-        if (r != ch->rank && ch->peers[r].link && !ch->peers[r].left && !ch->peers[r].down)
-            return false;
-    return true;
-}
-
 static bool waits_for(const struct spr_channel_peer *p, uint32_t operation)
 {
     const struct spr_list *it;
@@ -513,26 +418,32 @@ void spr_channel_waiting_for(const struct spr_channel *ch, uint32_t operation, c
                              size_t bytes, int *first)
 {
     size_t used = 0;
-    int run = -1;
+    int run = -1, rank = -1;
     bool only_behind = false;
 
     text[0] = '\0';
     *first = -1;
     for (int r = 0; r < ch->size; r++)
         only_behind |= waits_for(&ch->peers[r], operation) && behind(&ch->peers[r], operation);
-    for (int r = 0; r <= ch->size; r++) {
-        const struct spr_channel_peer *p = &ch->peers[r];
-        bool waits =
-            r < ch->size && waits_for(p, operation) && (!only_behind || behind(p, operation));
+    for (int i = 0; i <= ch->size; i++) {
+        const struct spr_channel_peer *p = &ch->peers[i];
+        bool waits;
+        if (i < ch->size && p->gone)
+            continue;
+        waits = i < ch->size && waits_for(p, operation) && (!only_behind || behind(p, operation));
+        if (i < ch->size)
+            rank = p->rank; /* these ascend without gaps */
+        else
+            rank++;
         if (waits && run < 0)
-            run = r;
+            run = rank;
         if (waits && *first < 0)
-            *first = r;
+            *first = rank;
         if (!waits && run >= 0 && used < bytes) {
-            int n =
-                run == r - 1
-                    ? snprintf(text + used, bytes - used, "%s%d", used ? ", " : "", run)
-                    : snprintf(text + used, bytes - used, "%s%d-%d", used ? ", " : "", run, r - 1);
+            int n = run == rank - 1
+                        ? snprintf(text + used, bytes - used, "%s%d", used ? ", " : "", run)
+                        : snprintf(text + used, bytes - used, "%s%d-%d", used ? ", " : "", run,
+                                   rank - 1);
             used += n > 0 ? (size_t)n : 0;
             run = -1;
         }

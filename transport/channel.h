@@ -64,13 +64,18 @@ struct spr_recv {
 
 struct spr_channel_peer {
     struct spr_channel *channel;
-    struct spr_link *link; /* NULL: not connected yet */
-    int rank;
-    bool checksum;    /* payload CRC on this link */
-    bool left;        /* said BYE, or ABORT */
-    uint32_t left_at; /* ... before this operation; all earlier ones are complete over there */
-    uint32_t heard;   /* the latest operation that any frame of the peer belonged to */
+    struct spr_link *link; /* NULL: this rank itself, or not connected yet */
+    int rank;              /* in this epoch; the index in `peers` is for life */
+    bool checksum;         /* payload CRC on this link */
+    bool left;             /* said BYE, or ABORT */
+    uint32_t left_at;      /* ... before this operation; all earlier ones are complete over there */
+    uint32_t heard;        /* the latest operation that any frame of the peer belonged to */
     bool down;
+    bool given_up;       /* ... because this rank cut the link, not the peer */
+    bool gone;           /* no member of this epoch: whatever it sends is dropped */
+    bool bye;            /* ... it was BYE */
+    uint32_t left_epoch; /* of that BYE or ABORT */
+    size_t frames_out;   /* handed to the transport, not yet sent() */
     uint32_t tx_sequence, rx_sequence;
     struct spr_list waiting;          /* struct spr_send without grant or credit */
     struct spr_list receives;         /* struct spr_recv posted */
@@ -96,11 +101,12 @@ struct spr_channel_events {
      * ABORT said so. The channel has already stopped; the owner completes its operations as their
      * messages come back. */
     void (*failed)(void *ctx, spr_status status, int rank, int told_by, const char *text);
-    /* A frame of `rank` is of an operation that was posted here with another descriptor. The frame
-     * is dropped. */
-    void (*mismatch)(void *ctx, int rank, uint32_t operation);
-    /* A frame that the channel only carries: DESCRIBE, REJECT. f->bytes bytes of data. */
-    void (*note)(void *ctx, int rank, const struct spr_frame *f, const void *data);
+    /* A frame of `peer` (its index) is of an operation that was posted here with another
+     * descriptor. The frame is dropped. */
+    void (*mismatch)(void *ctx, int peer, uint32_t operation);
+    /* A frame that the channel only carries: DESCRIBE, REJECT, VIEW (of any epoch). `peer` is its
+     * index. f->bytes bytes of data. */
+    void (*note)(void *ctx, int peer, const struct spr_frame *f, const void *data);
     /* Is this operation over, under way, rejected, or still to come? *descriptor is set when it is
      * known. A grant for one that is over is dropped: a receiver may post more receives than the
      * sender turns out to need. */
@@ -109,7 +115,7 @@ struct spr_channel_events {
 };
 
 struct spr_channel {
-    int rank, size;
+    int rank, size; /* index in `peers`, and how many: as at the beginning */
     uint32_t epoch;
     const struct spr_options *options;
     const struct spr_clock *clock;
@@ -122,6 +128,7 @@ struct spr_channel {
     size_t frames_out; /* handed to transports, not yet sent() */
     spr_status status; /* SPR_OK, or why the channel stopped */
     int blamed;        /* ... because of this rank; -1: of none */
+    bool settled;      /* stopped, and links that were stuck are cut */
     bool dead;         /* links are killed */
 };
 
@@ -168,9 +175,18 @@ void spr_channel_stop(struct spr_channel *ch, spr_status status, int blamed, con
 /* After stop: everybody who is there has been told, also if this process ends now. */
 bool spr_channel_told(const struct spr_channel *ch);
 /* After a stop: cut the link to a dead rank, so that nothing under way to it is waited for. */
-void spr_channel_cut(struct spr_channel *ch, int rank);
+void spr_channel_cut(struct spr_channel *ch, int peer);
 /* Cut all links; everything under way is returned by the transports' next progress. */
 void spr_channel_kill(struct spr_channel *ch);
+/* Some time after stop: cut the links on which something is stuck. The others stay, for a new
+ * epoch. */
+void spr_channel_settle(struct spr_channel *ch);
+/* After stop, when nothing is under way any more: go on in a new epoch. rank_of[index]: the peer's
+ * rank in it, or -1: not a member. */
+void spr_channel_new_epoch(struct spr_channel *ch, uint32_t epoch, const int *rank_of,
+                           uint32_t next_operation);
+/* Cut the links of those who are no members of this epoch. */
+void spr_channel_cut_gone(struct spr_channel *ch);
 /* Say BYE to all peers: all operations before `next_operation` are complete here. */
 void spr_channel_bye(struct spr_channel *ch, uint32_t next_operation);
 /* All peers said BYE or are down. */

@@ -36,7 +36,9 @@ void spr_channel_fail(struct spr_channel_peer *p, spr_status status, const char 
 
 int spr_channel_culprit(const struct spr_channel_peer *p, spr_status status)
 {
-    return status == SPR_ERR_NOMEM || status == SPR_ERR_SYSTEM ? p->channel->rank : p->rank;
+    return status == SPR_ERR_NOMEM || status == SPR_ERR_SYSTEM
+               ? p->channel->peers[p->channel->rank].rank
+               : p->rank;
 }
 
 void spr_channel_report_credit(struct spr_channel_peer *p)
@@ -162,7 +164,7 @@ static spr_status message_header(struct spr_channel_peer *p, const struct spr_fr
     if (f->type != SPR_FRAME_DATA && f->bytes)
         return SPR_ERR_PROTO;
     if (descriptor != f->descriptor) {
-        ch->events.mismatch(ch->events.ctx, p->rank, f->operation);
+        ch->events.mismatch(ch->events.ctx, (int)(p - ch->peers), f->operation);
         return drop(p, f);
     }
     if (state == SPR_OPERATION_REJECTED)
@@ -172,27 +174,36 @@ static spr_status message_header(struct spr_channel_peer *p, const struct spr_fr
     return state == SPR_OPERATION_OVER ? SPR_ERR_PROTO : data_header(p, f, rx);
 }
 
-spr_status spr_channel_on_header(struct spr_link *link, const struct spr_frame *f,
-                                 struct spr_rx *rx)
+/* Frames of another epoch, from ranks that have noticed a failure earlier or later than this one.
+ * Only a VIEW has a meaning then; and a rank may leave a later epoch before this one is in it. */
+static spr_status foreign(struct spr_channel_peer *p, const struct spr_frame *f)
 {
-    struct spr_channel_peer *p = link->channel;
-    const char *why = "";
-    spr_status status = spr_frame_check(f, &why);
+    /* Members are never two epochs apart, and nobody goes on before all have stopped. */
+    uint32_t epoch = p->channel->epoch;
+    bool later = f->epoch == epoch + 1 && p->channel->status;
+    bool earlier = f->epoch + 1 == epoch && f->epoch > 0;
 
-    rx->sink = SPR_SINK_DROP;
-    rx->into = NULL;
-    if (status == SPR_OK && (f->epoch != p->channel->epoch || f->sequence != p->rx_sequence)) {
-        status = SPR_ERR_PROTO;
-        why = "frame of another epoch or out of sequence";
+    p->dropping = true;
+    if (later && (f->type == SPR_FRAME_ABORT || f->type == SPR_FRAME_BYE)) {
+        p->left = true;
+        p->bye = f->type == SPR_FRAME_BYE;
+        p->left_at = 0;
+        p->left_epoch = f->epoch;
+        return SPR_OK;
     }
-    if (status) {
-        spr_channel_fail(p, status, why);
-        return status;
+    return earlier ? SPR_OK : SPR_ERR_PROTO;
+}
+
+static spr_status frame_header(struct spr_channel_peer *p, const struct spr_frame *f,
+                               struct spr_rx *rx)
+{
+    if (f->type == SPR_FRAME_VIEW) {
+        rx->sink = SPR_SINK_BORROW;
+        return f->bytes > SPR_NOTE_BYTES ? SPR_ERR_PROTO : SPR_OK;
     }
-    p->rx_sequence++;
-    p->last_heard_ns = spr_now_ns(p->channel->clock);
+    if (f->epoch != p->channel->epoch)
+        return foreign(p, f);
     p->eager_acked = f->consumed;
-    p->dropping = false;
     switch (f->type) {
     case SPR_FRAME_DATA:
     case SPR_FRAME_GRANT:
@@ -210,14 +221,41 @@ spr_status spr_channel_on_header(struct spr_link *link, const struct spr_frame *
     }
 }
 
+spr_status spr_channel_on_header(struct spr_link *link, const struct spr_frame *f,
+                                 struct spr_rx *rx)
+{
+    struct spr_channel_peer *p = link->channel;
+    const char *why = "";
+    spr_status status = spr_frame_check(f, &why);
+
+    rx->sink = SPR_SINK_DROP;
+    rx->into = NULL;
+    p->dropping = p->gone;
+    if (p->gone)
+        return SPR_OK;
+    if (status == SPR_OK && f->sequence != p->rx_sequence) {
+        status = SPR_ERR_PROTO;
+        why = "frame out of sequence";
+    }
+    if (status) {
+        spr_channel_fail(p, status, why);
+        return status;
+    }
+    p->rx_sequence++;
+    p->last_heard_ns = spr_now_ns(p->channel->clock);
+    return frame_header(p, f, rx);
+}
+
 static void on_abort(struct spr_channel_peer *p, const struct spr_frame *f, const char *data)
 {
     struct spr_channel *ch = p->channel;
     char text[SPR_NOTE_BYTES + 1];
     int blamed = (int)f->arg;
 
-    p->left = true; /* nothing useful follows; end of file is expected */
+    p->left = true; /* nothing of this epoch follows; end of file is expected */
+    p->bye = false;
     p->left_at = 0;
+    p->left_epoch = ch->epoch;
     if (ch->status)
         return;
     if ((int32_t)f->arg64 >= 0 || (int32_t)f->arg64 == SPR_ERR_TIMEOUT ||
@@ -289,6 +327,8 @@ static void on_bye(struct spr_channel_peer *p, uint32_t next_operation)
     p->left_at = next_operation;
     spr_trace_add(p->channel->trace, spr_now_ns(p->channel->clock), SPR_EV_LEFT, p->rank,
                   next_operation, 0, 0);
+    p->bye = true;
+    p->left_epoch = p->channel->epoch;
     if (missed(p))
         spr_channel_fail(p, SPR_ERR_RANK_LOST, "the rank has left");
 }
@@ -347,8 +387,9 @@ static void on_data(struct spr_channel_peer *p, const struct spr_frame *f, const
         struct early *e = p->arriving;
         p->arriving = NULL;
         spr_list_push_back(&p->early, &e->node);
-        if (unwanted(p, e)) {
-            p->eager_consumed += spr_eager_cost(e->bytes);
+        if (f->epoch != p->channel->epoch || unwanted(p, e)) {
+            if (f->epoch == p->channel->epoch)
+                p->eager_consumed += spr_eager_cost(e->bytes);
             spr_channel_drop_early(p, e);
             return;
         }
@@ -374,30 +415,21 @@ static void on_data(struct spr_channel_peer *p, const struct spr_frame *f, const
     r->done(r, p->channel->status ? p->channel->status : SPR_OK);
 }
 
-void spr_channel_on_payload(struct spr_link *link, const struct spr_frame *f, const void *data,
-                            void *token)
+/* A frame of the channel's own. */
+static void on_control(struct spr_channel_peer *p, const struct spr_frame *f, const void *data)
 {
-    struct spr_channel_peer *p = link->channel;
-    const struct spr_channel_events *events = &p->channel->events;
+    struct spr_channel *ch = p->channel;
 
-    if (f->type != SPR_FRAME_DATA && (f->flags & SPR_FRAME_CRC) && data &&
-        spr_crc32c(0, data, f->bytes) != f->payload_crc)
-        spr_channel_fail(p, SPR_ERR_CORRUPT, "payload checksum does not match");
     switch (f->type) {
-    case SPR_FRAME_DATA:
-        on_data(p, f, data, token);
-        return;
     case SPR_FRAME_ABORT:
         on_abort(p, f, data);
-        if (token)
-            link->transport->ops->release(link, token);
         return;
     case SPR_FRAME_GRANT:
-        if (!p->channel->status && !p->dropping)
+        if (!ch->status)
             on_grant(p, f);
         return;
     case SPR_FRAME_REQUEST:
-        if (!p->channel->status && !p->dropping)
+        if (!ch->status)
             on_request(p, f);
         return;
     case SPR_FRAME_BYE:
@@ -405,13 +437,29 @@ void spr_channel_on_payload(struct spr_link *link, const struct spr_frame *f, co
         return;
     case SPR_FRAME_DESCRIBE:
     case SPR_FRAME_REJECT:
-        events->note(events->ctx, p->rank, f, data ? data : "");
-        if (token)
-            link->transport->ops->release(link, token);
+    case SPR_FRAME_VIEW:
+        ch->events.note(ch->events.ctx, (int)(p - ch->peers), f, data ? data : "");
         return;
     default: /* CREDIT: the header said it all */
         return;
     }
+}
+
+void spr_channel_on_payload(struct spr_link *link, const struct spr_frame *f, const void *data,
+                            void *token)
+{
+    struct spr_channel_peer *p = link->channel;
+
+    if (f->type == SPR_FRAME_DATA) {
+        on_data(p, f, data, token);
+        return;
+    }
+    if ((f->flags & SPR_FRAME_CRC) && data && spr_crc32c(0, data, f->bytes) != f->payload_crc)
+        spr_channel_fail(p, SPR_ERR_CORRUPT, "payload checksum does not match");
+    else if (!p->dropping)
+        on_control(p, f, data);
+    if (token)
+        link->transport->ops->release(link, token);
 }
 
 void spr_channel_on_down(struct spr_link *link, spr_status why, const char *text)
@@ -425,7 +473,7 @@ void spr_channel_on_down(struct spr_link *link, spr_status why, const char *text
                   (uint64_t)(uint32_t)why, 0, 0);
     if (why != SPR_ERR_PROTO && why != SPR_ERR_CORRUPT && spr_channel_culprit(p, why) == p->rank)
         why = SPR_ERR_RANK_LOST;
-    if (!p->left || missed(p))
+    if (!p->gone && (!p->left || missed(p)))
         spr_channel_fail(p, why, text);
     p->receiving = NULL;
     if (p->arriving)

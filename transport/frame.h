@@ -45,8 +45,8 @@ enum spr_frame_type {
     SPR_FRAME_ABORT, /* the communicator failed: argument = rank to blame, arg64 = status; payload =
                         text */
     SPR_FRAME_BYE,   /* orderly end: no more frames will come */
-    SPR_FRAME_DESCRIBE, /* payload: what the sender posted as `operation`, for the one who disagrees
-                         */
+    SPR_FRAME_DESCRIBE, /* payload: what the sender posted as `operation`, for who disagrees */
+    SPR_FRAME_VIEW,     /* who is left after a failure, see collectives/membership.h */
     SPR_FRAME_REJECT, /* `operation` fails on all ranks: argument = rank to blame, payload = text */
     SPR_FRAME_TYPES
 };

@@ -80,6 +80,41 @@ spr_status spr_comm_arm(spr_comm *comm);
  */
 void spr_comm_abort(spr_comm *comm, const char *reason);
 
+/* What spr_comm_shrink() did. */
+typedef struct spr_shrink_info {
+    size_t struct_size; /* sizeof(spr_shrink_info) */
+    uint32_t epoch;     /* of the communicator: 1 at first, one more with every shrink */
+    int lost;           /* ranks that are no longer there */
+    /* Operations are counted from 1 in the order of posting. All ranks that are left have the
+     * result of every operation up to this one. */
+    uint32_t last_operation;
+    /* How many later ones this rank has a result of, which others that are left have not. More than
+     * 0: do not apply these, or restore the model from a rank on which it is 0. */
+    int redo;
+} spr_shrink_info;
+
+#define SPR_SHRINK_INFO_INIT                                                                       \
+    {                                                                                              \
+        sizeof(spr_shrink_info), 0, 0, 0, 0                                                        \
+    }
+
+/*
+ * After a failure (or at any time): go on with the ranks that are left. Every one of them calls it;
+ * a rank that has not noticed the failure yet does with its next operation, which returns REVOKED.
+ * Running requests end first, as after spr_comm_abort(). All that are left agree on who that is;
+ * ranks are renumbered, in the same order. The next operation works.
+ *
+ * A rank from which nothing is heard for patience_s seconds (0: init_timeout_s) is given up. Of a
+ * network that was cut in two, the part with more ranks goes on, of two halves the one with the
+ * lowest rank. `info` may be NULL. Blocks; never waits for a dead rank. Errors: EXPELLED (the
+ * others go on without this rank), DEADLINE, INVALID, UNSUPPORTED (more than 1024 ranks), FORKED;
+ * after these only spr_comm_destroy() is left.
+ */
+spr_status spr_comm_shrink(spr_comm *comm, double patience_s, spr_shrink_info *info);
+
+/* The number that a rank had when the communicator was created; -1: no such rank now. */
+int spr_comm_initial_rank(const spr_comm *comm, int rank);
+
 /*
  * Free the communicator. Running requests end with SPR_ERR_CANCELED (callbacks are called); handles
  * of requests that were not waited for die with it. Not collective: never waits for a dead rank;

@@ -7,6 +7,7 @@
 #include "base/crc32c.h"
 #include "base/mem.h"
 #include "collectives/comm.h"
+#include "collectives/membership.h"
 
 static void must(spr_status status)
 {
@@ -251,5 +252,46 @@ bool world_run(struct world *w, uint64_t limit_ns)
             return false;
         /* Deadlines need time to pass even when no frame is under way. */
         spr_sim_sleep(w->sim, spr_now_ns(clock) + 10000000);
+    }
+}
+
+bool world_shrink(struct world *w, const uint64_t *delays_ns, uint64_t patience_ns,
+                  uint64_t limit_ns, spr_status *statuses)
+{
+    const struct spr_clock *clock = spr_sim_clock(w->sim);
+    uint64_t start = spr_now_ns(clock);
+    bool begun[WORLD_MAX] = {false};
+
+    for (int r = 0; r < w->ranks; r++)
+        statuses[r] = SPR_IN_PROGRESS;
+    for (uint64_t round = 0;; round++) {
+        bool moved = progress_all(w, round) > 0, over = true;
+        uint64_t now = spr_now_ns(clock);
+        for (int r = 0; r < w->ranks; r++) {
+            if (!spr_sim_runs(w->sim, r))
+                continue;
+            /* Its next operation would fail: it calls again. */
+            if (statuses[r] == SPR_OK && w->comms[r]->error.status) {
+                statuses[r] = SPR_IN_PROGRESS;
+                begun[r] = false;
+            }
+            if (statuses[r] == SPR_IN_PROGRESS && now >= start + (delays_ns ? delays_ns[r] : 0)) {
+                if (!begun[r])
+                    spr_membership_begin(w->comms[r], patience_ns);
+                begun[r] = true;
+                statuses[r] = spr_membership_step(w->comms[r]);
+                moved |= statuses[r] != SPR_IN_PROGRESS;
+                if (statuses[r] != SPR_IN_PROGRESS)
+                    spr_membership_end(w->comms[r]);
+            }
+            over &= statuses[r] != SPR_IN_PROGRESS;
+        }
+        if (over)
+            return true;
+        if (moved)
+            continue;
+        if (now >= limit_ns)
+            return false;
+        spr_sim_sleep(w->sim, now + 1000000);
     }
 }

@@ -51,4 +51,10 @@ void world_settle(struct world *w, int rounds);
  * limit_ns of virtual time. */
 bool world_run(struct world *w, uint64_t limit_ns);
 
+/* All ranks that live call spr_comm_shrink(), each after `delays_ns[r]` (NULL: at once) of virtual
+ * time; statuses[r] is what it returned (SPR_IN_PROGRESS for killed and paused ranks). False:
+ * somebody does not come to an end before limit_ns. */
+bool world_shrink(struct world *w, const uint64_t *delays_ns, uint64_t patience_ns,
+                  uint64_t limit_ns, spr_status *statuses);
+
 #endif

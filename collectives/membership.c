@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "collectives/membership.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "collectives/collective.h"
+#include "collectives/dispute.h"
+#include "transport/watch/watch.h"
+
+#define MAP_BYTES (SPR_MEMBERSHIP_MAX / 8)
+
+enum { VIEW_SHRINKING = 1, VIEW_READY = 2 };
+
+/* Payload of a VIEW frame. Bitmaps are indexed by peer. */
+struct view {
+    uint32_t epoch; /* the sender's; what follows up to `out` is how that epoch began */
+    uint32_t first_operation, last_common;
+    uint32_t flags;
+    uint32_t next_operation, completed; /* SHRINKING: the sender's own */
+    uint8_t out[MAP_BYTES];             /* no members of that epoch */
+    uint8_t lost[MAP_BYTES];            /* SHRINKING: no members of the next one */
+    uint8_t silent[MAP_BYTES];          /* of these: without proof of death */
+};
+_Static_assert(sizeof(struct view) <= SPR_NOTE_BYTES, "a view fits the channel's own frames");
+
+struct member {
+    bool told, ready; /* what it said of this epoch */
+    uint32_t next_operation, completed;
+    uint8_t lost[MAP_BYTES];
+};
+
+struct spr_membership {
+    bool active, expelled;
+    struct view self; /* what this rank says; `out`, `lost` and `silent` only grow */
+    bool changed;     /* ... since it was said last */
+    int coordinator;
+    uint64_t since_ns, patience_ns; /* when we began to wait for the others */
+    int redo;
+    struct member *members; /* [world] */
+    int *rank_of;           /* [world] */
+};
+
+static bool has(const uint8_t *map, int peer) { return map[peer / 8] >> (peer % 8) & 1; }
+
+static void add(uint8_t *map, int peer) { map[peer / 8] |= (uint8_t)(1u << (peer % 8)); }
+
+spr_status spr_membership_new(spr_comm *comm)
+{
+    struct spr_membership *m = spr_calloc(1, sizeof *m);
+
+    comm->membership = m;
+    if (!m)
+        return SPR_ERR_NOMEM;
+    m->members = spr_calloc((size_t)comm->world, sizeof *m->members);
+    m->rank_of = spr_calloc((size_t)comm->world, sizeof *m->rank_of);
+    m->self.epoch = comm->channel.epoch;
+    m->self.first_operation = 1;
+    return m->members && m->rank_of ? SPR_OK : SPR_ERR_NOMEM;
+}
+
+void spr_membership_free(spr_comm *comm)
+{
+    if (!comm->membership)
+        return;
+    spr_free(comm->membership->members);
+    spr_free(comm->membership->rank_of);
+    spr_free(comm->membership);
+}
+
+/* Talking -------------------------------------------------------------------------------------- */
+
+static void tell(spr_comm *comm, int peer)
+{
+    struct spr_membership *m = comm->membership;
+
+    if (peer != comm->channel.rank)
+        spr_channel_note(&comm->channel, peer, SPR_FRAME_VIEW, 0, 0, 0, &m->self, sizeof m->self);
+}
+
+static void tell_all(spr_comm *comm)
+{
+    for (int i = 0; i < comm->world; i++)
+        if (!has(comm->membership->self.out, i))
+            tell(comm, i);
+}
+
+/* Whom we have lost ---------------------------------------------------------------------------- */
+
+static void lose(spr_comm *comm, int peer, bool silent, const char *why)
+{
+    struct spr_membership *m = comm->membership;
+
+    if (has(m->self.lost, peer))
+        return;
+    spr_info(SPR_SUB_COLL, "shrink: rank %d%s%s is left out: %s", comm->channel.peers[peer].rank,
+             comm->peers ? " on host " : "", comm->peers ? comm->peers[peer].host : "", why);
+    add(m->self.lost, peer);
+    if (silent)
+        add(m->self.silent, peer);
+    m->changed = true;
+}
+
+/* What the links and the error say. */
+static void look_around(spr_comm *comm)
+{
+    struct spr_membership *m = comm->membership;
+
+    for (int i = 0; i < comm->world; i++) {
+        const struct spr_channel_peer *p = &comm->channel.peers[i];
+        bool said_bye = p->left && p->bye;
+        if (i == comm->channel.rank || has(m->self.out, i))
+            continue;
+        if (p->down || said_bye)
+            lose(comm, i, p->given_up, said_bye ? "it has left" : "its connection ended");
+    }
+    if (comm->error.status == SPR_ERR_RANK_LOST && comm->error.rank >= 0 &&
+        comm->error.rank < comm->size && comm->error.rank != comm->rank)
+        lose(comm, comm->ids[comm->error.rank], comm->lost_silently, "it is reported lost");
+}
+
+static int lowest_left(const spr_comm *comm)
+{
+    int i = 0;
+
+    while (i < comm->world && has(comm->membership->self.lost, i))
+        i++;
+    return i;
+}
+
+/* A group must outnumber those that may be alive somewhere else; of two halves the one with the
+ * lowest rank goes on. */
+static bool is_quorate(const spr_comm *comm)
+{
+    const struct view *v = &comm->membership->self;
+    int left = 0, silent = 0, lowest = -1;
+
+    for (int i = 0; i < comm->world; i++) {
+        bool is_left = !has(v->lost, i), is_silent = !has(v->out, i) && has(v->silent, i);
+        left += is_left;
+        silent += is_silent;
+        if (lowest < 0 && (is_left || is_silent))
+            lowest = i;
+    }
+    return left > silent || (left == silent && !has(v->lost, lowest));
+}
+
+/* The next epoch ------------------------------------------------------------------------------- */
+
+/* This rank is in the epoch that m->self describes now. */
+static void enter(spr_comm *comm)
+{
+    struct spr_membership *m = comm->membership;
+    struct view *v = &m->self;
+    int size = 0;
+
+    m->redo = (int)(v->completed - v->last_common);
+    for (int i = 0; i < comm->world; i++) {
+        m->rank_of[i] = has(v->out, i) ? -1 : size;
+        if (!has(v->out, i))
+            comm->ids[size++] = i;
+        else if (comm->watch)
+            spr_watch_forget(comm->watch, i);
+        memset(&m->members[i], 0, sizeof m->members[i]);
+    }
+    comm->size = size;
+    comm->rank = m->rank_of[comm->channel.rank];
+    comm->next_operation = v->first_operation;
+    comm->lost_silently = comm->cause_told = false;
+    comm->loss.pending = false;
+    spr_error_clear(&comm->error);
+    spr_dispute_clear(comm);
+    spr_channel_new_epoch(&comm->channel, v->epoch, m->rank_of, v->first_operation);
+    spr_comm_leave_behind(comm);
+    v->flags = VIEW_READY;
+    memcpy(v->lost, v->out, sizeof v->lost);
+    m->since_ns = spr_now_ns(comm->clock);
+    m->coordinator = -1;
+    tell_all(comm);
+    /* Who died between the agreement and now. */
+    for (int r = 0; r < size; r++) {
+        const struct spr_channel_peer *p = &comm->channel.peers[comm->ids[r]];
+        if (r != comm->rank && (p->down || p->left))
+            spr_comm_fail(comm, SPR_ERR_RANK_LOST, r, -1, "it was lost while the group was formed");
+    }
+}
+
+/* As coordinator: all that are left have told the same set. */
+static void lead(spr_comm *comm)
+{
+    struct spr_membership *m = comm->membership;
+    struct view *v = &m->self;
+    uint32_t next = comm->next_operation, common = v->completed;
+    uint8_t before[MAP_BYTES];
+
+    memcpy(before, v->out, sizeof before);
+    for (int i = 0; i < comm->world; i++) {
+        if (has(v->lost, i) || i == comm->channel.rank)
+            continue;
+        if ((int32_t)(m->members[i].next_operation - next) > 0)
+            next = m->members[i].next_operation;
+        if ((int32_t)(m->members[i].completed - common) < 0)
+            common = m->members[i].completed;
+    }
+    v->epoch++;
+    v->first_operation = next;
+    v->last_common = common;
+    v->flags = 0;
+    memcpy(v->out, v->lost, sizeof v->out);
+    /* The expelled learn it, too, if they can hear. */
+    for (int i = 0; i < comm->world; i++)
+        if (!has(before, i))
+            tell(comm, i);
+    enter(comm);
+}
+
+static void follow(spr_comm *comm, const struct view *theirs)
+{
+    struct spr_membership *m = comm->membership;
+
+    m->self.epoch = theirs->epoch;
+    m->self.first_operation = theirs->first_operation;
+    m->self.last_common = theirs->last_common;
+    memcpy(m->self.out, theirs->out, sizeof m->self.out);
+    enter(comm);
+}
+
+/* Calls ---------------------------------------------------------------------------------------- */
+
+void spr_membership_begin(spr_comm *comm, uint64_t patience_ns)
+{
+    struct spr_membership *m = comm->membership;
+
+    if (!comm->error.status)
+        spr_comm_fail(comm, SPR_ERR_REVOKED, comm->rank, -1, "it called spr_comm_shrink()");
+    m->active = true;
+    m->changed = true;
+    m->coordinator = -1;
+    m->patience_ns = patience_ns;
+    m->redo = 0;
+}
+
+void spr_membership_end(spr_comm *comm) { comm->membership->active = false; }
+
+static spr_status await_ready(spr_comm *comm, uint64_t now)
+{
+    const struct spr_membership *m = comm->membership;
+
+    for (int r = 0; r < comm->size; r++) {
+        if (r == comm->rank || m->members[comm->ids[r]].ready)
+            continue;
+        if (now - m->since_ns > 2 * m->patience_ns) {
+            comm->lost_silently = true;
+            spr_comm_fail(comm, SPR_ERR_RANK_LOST, r, -1, "it does not answer");
+        }
+        return SPR_IN_PROGRESS;
+    }
+    return SPR_OK;
+}
+
+static bool agrees(const struct spr_membership *m, int peer)
+{
+    return m->members[peer].told &&
+           !memcmp(m->members[peer].lost, m->self.lost, sizeof m->self.lost);
+}
+
+/* Wait for the others; give up the one that says nothing for too long. */
+static void gather(spr_comm *comm, uint64_t now)
+{
+    struct spr_membership *m = comm->membership;
+    bool leads = m->coordinator == comm->channel.rank, complete = true;
+    /* The coordinator first, so that the others hear of it before they give the coordinator up. */
+    bool late = now - m->since_ns > (leads ? m->patience_ns : 2 * m->patience_ns);
+    uint8_t mute[MAP_BYTES] = {0};
+
+    for (int i = 0; i < comm->world; i++)
+        if (i != comm->channel.rank && !has(m->self.lost, i) && !agrees(m, i)) {
+            complete = false;
+            add(mute, i);
+        }
+    for (int i = 0; late && i < comm->world; i++)
+        if (has(mute, i) && (leads || i == m->coordinator))
+            lose(comm, i, true, "it does not answer");
+    if (late && !leads && complete)
+        lose(comm, m->coordinator, true, "it does not lead");
+    if (late)
+        m->since_ns = now;
+    if (!leads || !complete || m->changed)
+        return;
+    if (is_quorate(comm))
+        lead(comm);
+    else
+        m->expelled = true;
+}
+
+spr_status spr_membership_step(spr_comm *comm)
+{
+    struct spr_membership *m = comm->membership;
+    uint64_t now = spr_now_ns(comm->clock);
+    int lowest;
+
+    if (m->expelled || comm->error.status == SPR_ERR_EXPELLED)
+        return SPR_ERR_EXPELLED;
+    if (!comm->error.status)
+        return await_ready(comm, now);
+    if (!spr_list_empty(&comm->running))
+        return SPR_IN_PROGRESS;
+    look_around(comm);
+    lowest = lowest_left(comm);
+    if (lowest != m->coordinator) {
+        m->coordinator = lowest;
+        m->since_ns = now;
+        m->changed = true;
+    }
+    if (m->changed) {
+        m->changed = false;
+        m->self.flags = VIEW_SHRINKING;
+        m->self.next_operation = comm->next_operation;
+        m->self.completed = comm->completed;
+        tell_all(comm);
+    }
+    gather(comm, now);
+    return SPR_IN_PROGRESS;
+}
+
+void spr_membership_view(spr_comm *comm, int peer, const void *data, size_t bytes)
+{
+    struct spr_membership *m = comm->membership;
+    struct member *member = &m->members[peer];
+    struct view v;
+
+    if (bytes != sizeof v) {
+        spr_comm_fail(comm, SPR_ERR_PROTO, comm->channel.peers[peer].rank, -1,
+                      "sent a view of a wrong length");
+        return;
+    }
+    memcpy(&v, data, sizeof v);
+    if (has(m->self.lost, peer))
+        return;
+    if (v.epoch == m->self.epoch + 1 && has(v.out, comm->channel.rank)) {
+        m->expelled = true;
+        spr_comm_fail(comm, SPR_ERR_EXPELLED, comm->rank, -1, "the others went on without it");
+        return;
+    }
+    if (v.epoch == m->self.epoch + 1 && m->active) {
+        follow(comm, &v);
+    } else if (v.epoch + 1 == m->self.epoch) {
+        tell(comm, peer); /* it was left behind; what it says is of the past */
+        return;
+    }
+    if (v.epoch != m->self.epoch)
+        return;
+    member->ready |= (v.flags & VIEW_READY) != 0;
+    if (!(v.flags & VIEW_SHRINKING))
+        return;
+    member->told = member->ready = true;
+    member->next_operation = v.next_operation;
+    member->completed = v.completed;
+    memcpy(member->lost, v.lost, sizeof member->lost);
+    for (int i = 0; i < comm->world; i++) {
+        if (!has(v.lost, i) || has(m->self.lost, i))
+            continue;
+        if (i == comm->channel.rank)
+            m->expelled = true;
+        else
+            lose(comm, i, has(v.silent, i), "another rank has lost it");
+    }
+    if (!comm->error.status)
+        spr_comm_fail(comm, SPR_ERR_REVOKED, comm->channel.peers[peer].rank, -1,
+                      "it called spr_comm_shrink()");
+}
+
+int spr_membership_redo(const spr_comm *comm, uint32_t *last_common)
+{
+    *last_common = comm->membership->self.last_common;
+    return comm->membership->redo;
+}
