@@ -12,6 +12,7 @@
  * Blame        The error of a failed communicator names a rank that is really at fault. But for
  *              deadlines: a rank knows whom it waits for, and that one may wait for another. How
  *              many name the right one is counted.
+ * Damage       A frame that is damaged, and arrives, fails the communicator.
  * Uniformity   When all is quiet, either no surviving communicator has failed, or all have that
  *              can be reached from one that has. A call never fails on a communicator that has not
  *              failed, and all calls made after its failure are refused with REVOKED. A call may
@@ -314,6 +315,31 @@ static bool check_uniformity(struct schedule_play *play)
     return true;
 }
 
+/* A damaged frame, the only thing that is wrong, does not go unnoticed. Repeated ones come up to
+ * three frames later. */
+static bool check_noticed(struct schedule_play *play)
+{
+    const struct schedule *s = &play->schedule;
+    const struct schedule_fault *damage = NULL;
+    int wrong =
+        s->leave || s->odd != SCHEDULE_EVEN; /* of an operation that is over, none is read */
+    uint64_t frames;
+
+    for (int i = 0; i < s->faults; i++) {
+        wrong += s->fault[i].kind >= SCHEDULE_KILL;
+        if (s->fault[i].kind >= SCHEDULE_CORRUPT)
+            damage = &s->fault[i];
+    }
+    if (!damage || wrong > 1)
+        return true;
+    frames = damage->nth + (damage->kind == SCHEDULE_REPLAY ? 4 : 1);
+    if (spr_sim_sent_frames(play->world.sim, damage->rank, damage->peer) >= frames &&
+        !play->world.comms[damage->peer]->error.status)
+        return schedule_fail(play, damage->peer, -1, "a damaged frame of rank %d was taken",
+                             damage->rank);
+    return true;
+}
+
 /* Memory --------------------------------------------------------------------------------------- */
 
 /* Of all ranks. A rank: its communicator with the flight recorder, and for each peer what that may
@@ -342,7 +368,7 @@ bool schedule_check(struct schedule_play *play)
     for (int r = 0; r < play->schedule.ranks; r++)
         if (play->world.comms[r] && schedule_survives(play, r) && !check_blame(play, r))
             return false;
-    if (!check_uniformity(play))
+    if (!check_uniformity(play) || !check_noticed(play))
         return false;
     bytes = (size_t)(play->most_bytes - play->live_bytes);
     return bytes <= memory_bound(&play->schedule) ||

@@ -312,7 +312,7 @@ bool schedule_run(struct schedule_play *play)
         failed = any_failed(play);
         if (finished(play) && quiet_ns == 0)
             quiet_ns = play->now_ns + (failed ? scaled(QUIET_NS) : 0) + 1;
-        if (quiet_ns && play->now_ns >= quiet_ns)
+        if (quiet_ns && play->now_ns >= quiet_ns && spr_sim_is_quiet(play->world.sim))
             return true;
         if (rounds > ROUNDS || play->now_ns > scaled(LIMIT_NS))
             return schedule_fail(play, -1, -1, "it goes on for ever");

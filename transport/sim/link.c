@@ -333,16 +333,19 @@ static bool sim_delivered(const struct spr_link *link)
     return r->sim->options.choose || (!l->vanished && l->last_arrival_ns <= spr_sim_now_ns(r->sim));
 }
 
+/* No upcalls any more, so what was handed over is not touched: its owner may have freed it. */
 static void sim_close(struct spr_transport *t)
 {
     struct spr_sim_rank *r = rank_of(t);
 
-    for (int i = 0; i < r->sim->options.ranks; i++)
-        if (r->links[i].link.transport)
-            sim_kill(&r->links[i].link);
     while (r->count)
         spr_sim_event_free(spr_sim_event_pop(r));
     spr_sim_choice_drop(r);
+    for (int i = 0; i < r->sim->options.ranks; i++) {
+        r->links[i].unsent = 0;
+        if (r->links[i].link.transport)
+            sim_kill(&r->links[i].link);
+    }
     while (!spr_list_empty(&r->borrowed))
         sim_release(NULL, spr_list_entry(r->borrowed.next, struct spr_sim_event, node));
     r->closed = true;

@@ -205,6 +205,8 @@ static uint64_t world_next_ns(const struct spr_sim *sim)
     return next;
 }
 
+bool spr_sim_is_quiet(const struct spr_sim *sim) { return world_next_ns(sim) == NEVER; }
+
 bool spr_sim_advance(struct spr_sim *sim)
 {
     uint64_t next = world_next_ns(sim);

@@ -39,6 +39,8 @@ spr_status spr_sim_open(struct spr_sim *sim, const struct spr_transport_params *
 
 /* Move the clock to the next event of a rank that can act. False: nothing is left to happen. */
 bool spr_sim_advance(struct spr_sim *sim);
+/* Nothing is left to happen. */
+bool spr_sim_is_quiet(const struct spr_sim *sim);
 /* Move the clock forward by hand, at most to the next event; for deadlines. */
 void spr_sim_sleep(struct spr_sim *sim, uint64_t until_ns);
 /* May this rank run now (not killed, not paused)? */
