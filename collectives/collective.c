@@ -127,8 +127,9 @@ static void describe(const spr_request *rq, struct spr_descriptor *d)
     d->size = (uint32_t)rq->comm->size;
     d->count = p->count;
     d->codec_hash = p->codec_hash;
-    snprintf(d->algorithm, sizeof d->algorithm, "%s", rq->algorithm->name);
-    snprintf(d->name, sizeof d->name, "%s", rq->name);
+    memcpy(d->algorithm, rq->algorithm->name,
+           strnlen(rq->algorithm->name, sizeof d->algorithm - 1));
+    memcpy(d->name, rq->name, strnlen(rq->name, sizeof d->name - 1));
 }
 
 static spr_request *request_get(spr_comm *comm)

@@ -8,14 +8,20 @@
 #include "base/rng.h"
 #include "collectives/collective.h"
 
+/* Odd; half of its bits are set. */
+#define MULTIPLIER 0x9e3779b97f4a7c15ull
+
 uint64_t spr_descriptor_hash(const struct spr_descriptor *d)
 {
     uint64_t words[sizeof *d / sizeof(uint64_t)], h = 0;
 
     memcpy(words, d, sizeof *d);
-    for (size_t i = 0; i < SPR_ARRAY_LEN(words); i++)
-        h = spr_rng_u64(h, words[i]);
-    return h;
+    /* Each word by one wide multiplication: this is on the way of every small message. */
+    for (size_t i = 0; i < SPR_ARRAY_LEN(words); i++) {
+        unsigned __int128 product = (unsigned __int128)(h ^ words[i]) * MULTIPLIER;
+        h = (uint64_t)(product >> 64) ^ (uint64_t)product;
+    }
+    return spr_rng_u64(h, SPR_ARRAY_LEN(words));
 }
 
 /* One value of a field as text. */
