@@ -179,6 +179,9 @@ tests_multi_test_sendrecv_LDADD = $(LDADD) -lm
 test_programs += tests/multi/test_nonfinite
 tests_multi_test_nonfinite_SOURCES = tests/multi/test_nonfinite.c $(faults)
 tests_multi_test_nonfinite_LDADD = $(LDADD) -lm
+test_programs += tests/multi/test_faults_network
+tests_multi_test_faults_network_SOURCES = tests/multi/test_faults_network.c $(faults)
+soak_programs += tests/multi/test_faults_network
 test_programs += tests/multi/test_faults_strangers
 tests_multi_test_faults_strangers_SOURCES = tests/multi/test_faults_strangers.c $(faults)
 soak_programs += tests/multi/test_faults_strangers
@@ -235,6 +238,7 @@ EXTRA_DIST += \
 	tests/installed/check \
 	tests/installed/consumer.c \
 	tests/summary \
+	tests/valgrind \
 	tests/variant \
 	tests/lint/banned.sh \
 	tests/lint/cppcheck.sh \

@@ -2,13 +2,18 @@
 #include "tests/multi/faults.h"
 
 #include <dirent.h>
+#include <net/if.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -91,7 +96,27 @@ void fault_census_expect(const struct fault_census *before)
     assert_int_equal(now.descriptors, before->descriptors);
     assert_int_equal(now.memfds, before->memfds);
     assert_int_equal(now.children, before->children);
-    /* Other programs may use /dev/shm meanwhile; Sparring never puts a name there. */
+    /* Other programs may use /dev/shm meanwhile; the library never puts a name there. */
     if (now.names > before->names)
         print_message("/dev/shm has %d names more than before\n", now.names - before->names);
+}
+
+bool fault_loopback(bool up)
+{
+    struct ifreq lo = {.ifr_name = "lo"};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool done;
+
+    lo.ifr_flags = (short)(up ? IFF_UP | IFF_RUNNING : 0);
+    done = fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &lo) == 0;
+    if (fd >= 0)
+        close(fd);
+    return done;
+}
+
+bool fault_own_network(void)
+{
+    if (unshare(CLONE_NEWNET) && unshare(CLONE_NEWUSER | CLONE_NEWNET))
+        return false;
+    return fault_loopback(true);
 }

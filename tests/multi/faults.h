@@ -5,6 +5,7 @@
 #ifndef TESTS_MULTI_FAULTS_H
 #define TESTS_MULTI_FAULTS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* The transports, by the names that options.transports takes. */
@@ -23,5 +24,11 @@ struct fault_census {
 struct fault_census fault_census_take(void);
 /* Fails the test when there is more than before. */
 void fault_census_expect(const struct fault_census *before);
+
+/* Put this process into a network namespace of its own, with nothing but a loopback. False: not
+ * allowed (it takes root or user namespaces). */
+bool fault_own_network(void);
+/* Take the loopback of such a namespace down, or up again. */
+bool fault_loopback(bool up);
 
 #endif

@@ -9,10 +9,8 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -21,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -341,22 +338,6 @@ static void strangers_do_not_disturb(void **state)
     fault_census_expect(&before);
 }
 
-/* A network namespace with nothing but a loopback; false: not allowed. */
-static bool own_network(void)
-{
-    struct ifreq lo = {.ifr_name = "lo"};
-    int fd;
-    bool up;
-
-    if (unshare(CLONE_NEWNET) && unshare(CLONE_NEWUSER | CLONE_NEWNET))
-        return false;
-    fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    lo.ifr_flags = IFF_UP | IFF_RUNNING;
-    up = fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &lo) == 0;
-    close(fd);
-    return up;
-}
-
 int main(void)
 {
     static bool network;
@@ -364,7 +345,7 @@ int main(void)
         cmocka_unit_test_prestate(strangers_do_not_disturb, &network),
     };
 
-    network = own_network();
+    network = fault_own_network();
     seed = spr_rng_test_seed();
     printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
     return cmocka_run_group_tests(tests, NULL, NULL);
