@@ -354,6 +354,11 @@ bool schedule_end(struct schedule_play *play, bool good)
 
 bool schedule_play(struct schedule_play *play, const struct schedule *schedule)
 {
+    bool good;
+
     schedule_begin(play, schedule);
-    return schedule_end(play, schedule_run(play) && schedule_check(play));
+    good = schedule_run(play) && schedule_check(play);
+    if (good && any_failed(play) && !schedule->leave)
+        good = schedule_shrink(play);
+    return schedule_end(play, good);
 }

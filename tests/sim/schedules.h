@@ -169,6 +169,8 @@ bool schedule_run(struct schedule_play *play);
 bool schedule_check(struct schedule_play *play);
 bool schedule_check_codecs(struct schedule_play *play);
 bool schedule_check_call(struct schedule_play *play, int rank, int operation); /* when it ended */
+/* After a failure, for jobs whose ranks are all still there or dead. */
+bool schedule_shrink(struct schedule_play *play);
 /* Take down and free; `good`: what came before was. */
 bool schedule_end(struct schedule_play *play, bool good);
 /* One rank makes its next call, or works on those that it made. */
