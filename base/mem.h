@@ -58,6 +58,9 @@ struct spr_pool {
     void *free_list;
     size_t object_bytes, per_block, live, total, max;
     struct spr_pool_block *blocks;
+    /* Told of each block of memory as it is taken; may be NULL. */
+    void (*grown)(void *ctx, void *memory, size_t bytes);
+    void *grown_ctx;
 };
 void spr_pool_init(struct spr_pool *pool, size_t object_bytes, size_t per_block, size_t max);
 void *spr_pool_get(struct spr_pool *pool); /* NULL: at max or no memory */

@@ -76,6 +76,8 @@ static bool grow(struct spr_pool *pool)
     block->next = pool->blocks;
     pool->blocks = block;
     pool->total += n;
+    if (pool->grown)
+        pool->grown(pool->grown_ctx, block->memory, block->bytes);
     /* Backwards, so that buffers are handed out in ascending order. */
     for (size_t i = n; i-- > 0;)
         push(pool, (char *)block->memory + i * step);

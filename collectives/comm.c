@@ -18,6 +18,8 @@
 #include "collectives/watch.h"
 
 #define TIMER_NS 1000000ull
+/* Of the pool: few registrations, and no more than 2 MiB that nobody may need. */
+#define BUFFERS_PER_BLOCK 7
 
 static void on_failed(void *ctx, spr_status status, int rank, int told_by, const char *text)
 {
@@ -57,6 +59,12 @@ static void on_note(void *ctx, int peer, const struct spr_frame *f, const void *
         spr_membership_view(ctx, peer, data, f->bytes);
     else
         spr_dispute_note(ctx, peer, f, data);
+}
+
+/* Encoders write where the transports send from. */
+static void on_buffers(void *ctx, void *memory, size_t bytes)
+{
+    spr_comm_offer_memory(ctx, memory, bytes);
 }
 
 static spr_status link_to_self(spr_comm *comm)
@@ -108,7 +116,9 @@ spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
     spr_list_init(&comm->spare);
     spr_list_init(&comm->news);
     spr_memory_init(&comm->memory);
-    spr_pool_init(&comm->buffers, SPR_FRAME_MAX_PAYLOAD, 1, 0);
+    spr_pool_init(&comm->buffers, SPR_FRAME_MAX_PAYLOAD, BUFFERS_PER_BLOCK, 0);
+    comm->buffers.grown = on_buffers;
+    comm->buffers.grown_ctx = comm;
     pthread_mutex_init(&comm->lock, NULL);
     pthread_cond_init(&comm->thread_wake, NULL);
     {

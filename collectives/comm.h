@@ -67,7 +67,8 @@ struct spr_comm {
     struct spr_list ready;    /* those whose messages completed */
     struct spr_list finished; /* complete, not yet taken by spr_wait or spr_test */
     struct spr_list spare;    /* memory of finished requests, reused */
-    struct spr_pool buffers;  /* SPR_FRAME_MAX_PAYLOAD bytes each: encoded and received chunks */
+    struct spr_pool buffers;  /* SPR_FRAME_MAX_PAYLOAD bytes each: encoded and received chunks, in
+                               * memory that the transports know */
     struct spr_list news;     /* of operations not posted yet, see dispute.h */
     struct spr_past *past;    /* [SPR_PAST] operations posted lately */
     struct spr_membership *membership;
@@ -116,6 +117,9 @@ void spr_comm_stop_thread(spr_comm *comm);
 void spr_record_open(spr_comm *comm);
 /* A request is posted. Under the lock. */
 void spr_record_post(const spr_request *rq);
+/* Tell the transports of memory that messages come from and go to; one that refuses uses it
+ * unregistered. Under the lock. */
+void spr_comm_offer_memory(spr_comm *comm, void *memory, size_t bytes);
 /* Name of the host of a rank, "" when unknown. */
 const char *spr_comm_host(const spr_comm *comm, int rank);
 

@@ -53,8 +53,7 @@ spr_status spr_comm_arm(spr_comm *comm)
 
 /* Memory --------------------------------------------------------------------------------------- */
 
-/* Tell the transports; one that refuses uses the memory unregistered. */
-static void offer(spr_comm *comm, void *memory, size_t bytes)
+void spr_comm_offer_memory(spr_comm *comm, void *memory, size_t bytes)
 {
     for (int i = 0; i < comm->transport_count; i++)
         (void)comm->transports[i]->ops->mem_register(comm->transports[i], memory, bytes);
@@ -77,7 +76,7 @@ spr_status spr_mem_alloc(spr_comm *comm, size_t bytes, void **memory)
     status = spr_memory_alloc(&comm->memory, bytes, &range, spr_thread_error());
     if (status == SPR_OK) {
         *memory = range->base;
-        offer(comm, range->base, bytes);
+        spr_comm_offer_memory(comm, range->base, bytes);
     }
     pthread_mutex_unlock(&comm->lock);
     return status;
@@ -107,7 +106,7 @@ spr_status spr_mem_register(spr_comm *comm, void *memory, size_t bytes)
     pthread_mutex_lock(&comm->lock);
     status = spr_memory_register(&comm->memory, memory, bytes, &range, spr_thread_error());
     if (status == SPR_OK)
-        offer(comm, memory, bytes);
+        spr_comm_offer_memory(comm, memory, bytes);
     pthread_mutex_unlock(&comm->lock);
     return status;
 }
