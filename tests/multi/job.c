@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -112,6 +113,11 @@ static _Noreturn void run_rank(struct job *job, int rank,
     spr_comm *comm = NULL;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    /* cmocka's handler would go on with the next test, in this process. */
+    signal(SIGSEGV, SIG_DFL);
+    signal(SIGBUS, SIG_DFL);
+    signal(SIGFPE, SIG_DFL);
+    signal(SIGILL, SIG_DFL);
     if (job_prepare)
         job_prepare(job, rank);
     job_options(job, rank, &options, &bootstrap);

@@ -76,8 +76,6 @@ WRAP(int, accept4, ENFILE, -1, (int fd, struct sockaddr *a, socklen_t *n, int fl
 WRAP(int, bind, EADDRINUSE, -1, (int fd, const struct sockaddr *a, socklen_t n), (fd, a, n))
 WRAP(int, connect, ECONNREFUSED, -1, (int fd, const struct sockaddr *a, socklen_t n), (fd, a, n))
 WRAP(int, epoll_create1, EMFILE, -1, (int flags), (flags))
-WRAP(int, epoll_ctl, ENOSPC, -1, (int e, int what, int fd, struct epoll_event *ev),
-     (e, what, fd, ev))
 WRAP(int, eventfd, ENFILE, -1, (unsigned value, int flags), (value, flags))
 WRAP(int, ftruncate, EINVAL, -1, (int fd, off_t n), (fd, n))
 WRAP(int, getifaddrs, ENOMEM, -1, (struct ifaddrs **list), (list))
@@ -101,6 +99,16 @@ WRAP(int, io_uring_register, EINVAL, -EINVAL,
      (unsigned fd, unsigned what, const void *arg, unsigned n), (fd, what, arg, n))
 #endif
 /* clang-format on */
+
+/* To take out what is there does not fail. */
+int __real_epoll_ctl(int epoll, int what, int fd, struct epoll_event *event);
+int __wrap_epoll_ctl(int epoll, int what, int fd, struct epoll_event *event);
+int __wrap_epoll_ctl(int epoll, int what, int fd, struct epoll_event *event)
+{
+    errno = ENOSPC;
+    return what != EPOLL_CTL_DEL && fails("epoll_ctl") ? -1
+                                                       : __real_epoll_ctl(epoll, what, fd, event);
+}
 
 int __real_fcntl(int fd, int command, long arg);
 int __wrap_fcntl(int fd, int command, long arg);
