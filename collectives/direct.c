@@ -114,7 +114,9 @@ static void choose_chunk(struct direct *d, const spr_comm *comm)
 
     bytes = spr_min_size(spr_max_size(bytes, MIN_CHUNK_BYTES), spr_max_size(most, MIN_CHUNK_BYTES));
     d->chunk = spr_max_size(bytes / d->element & ~(size_t)63, 64);
-    d->eager = spr_min_size(d->chunk, d->segment) * d->element <= comm->options.eager_bytes;
+    /* A broadcast waits for grants: so its root hears from all ranks, and of those who disagree. */
+    d->eager =
+        !d->scatter && spr_min_size(d->chunk, d->segment) * d->element <= comm->options.eager_bytes;
 }
 
 /* Step 1: contributions to the owners -----------------------------------------------------------
@@ -479,11 +481,10 @@ static spr_status start_allgather(spr_request *rq)
 static spr_status start_broadcast(spr_request *rq)
 {
     spr_status status = start(rq, false, true, true, rq->plan.count, even_segment(rq));
-    const struct direct *d = rq->state;
 
     /* A root asks for nothing: two that both believe to be it would wait for each other. */
     for (int r = 0; status == SPR_OK && r < rq->comm->size; r++)
-        if (!d->eager && r != rq->comm->rank && rq->comm->rank == rq->plan.root)
+        if (r != rq->comm->rank && rq->comm->rank == rq->plan.root)
             spr_channel_announce(&rq->comm->channel, rq->comm->ids[r], rq->operation,
                                  rq->descriptor);
     return status;

@@ -280,7 +280,7 @@ static bool may_not_know(const struct operation *o, int rank)
 
     if (o->kind == SENDRECV)
         return source == rank || (source != odd && rank != odd);
-    return o->kind == BROADCAST && (rank != odd || rank == o->root);
+    return o->kind == BROADCAST && rank != odd && rank != o->root;
 }
 
 static void check_result(const struct operation *o, int rank)
