@@ -83,7 +83,6 @@ struct spr_comm {
     struct spr_loss loss;
     struct spr_error error; /* why it was revoked */
     bool cause_told;        /* ... and a call of the user has returned that */
-    bool lost_silently;     /* the rank that `error` blames gave no proof of its death */
     uint64_t leave_ns;      /* when the links of ranks that were left behind are cut; 0: none */
     uint64_t grace_ns; /* after a failure: until then ABORT frames may still leave; 0 = healthy */
 };

@@ -92,8 +92,14 @@ static void lose(spr_comm *comm, int peer, bool silent, const char *why)
 {
     struct spr_membership *m = comm->membership;
 
-    if (has(m->self.lost, peer))
+    if (has(m->self.lost, peer)) {
+        /* Proof may come later. */
+        if (!silent && has(m->self.silent, peer)) {
+            m->self.silent[peer / 8] &= (uint8_t) ~(1u << (peer % 8));
+            m->changed = true;
+        }
         return;
+    }
     spr_info(SPR_SUB_COLL, "shrink: rank %d%s%s is left out: %s", comm->channel.peers[peer].rank,
              comm->peers ? " on host " : "", comm->peers ? comm->peers[peer].host : "", why);
     add(m->self.lost, peer);
@@ -106,18 +112,21 @@ static void lose(spr_comm *comm, int peer, bool silent, const char *why)
 static void look_around(spr_comm *comm)
 {
     struct spr_membership *m = comm->membership;
+    int blamed = -1;
 
+    if (comm->error.status == SPR_ERR_RANK_LOST && comm->error.rank >= 0 &&
+        comm->error.rank < comm->size)
+        blamed = comm->ids[comm->error.rank];
     for (int i = 0; i < comm->world; i++) {
         const struct spr_channel_peer *p = &comm->channel.peers[i];
         bool said_bye = p->left && p->bye;
         if (i == comm->channel.rank || has(m->self.out, i))
             continue;
         if (p->down || said_bye)
-            lose(comm, i, p->given_up, said_bye ? "it has left" : "its connection ended");
+            lose(comm, i, !p->dead && !said_bye, said_bye ? "it has left" : "its connection ended");
     }
-    if (comm->error.status == SPR_ERR_RANK_LOST && comm->error.rank >= 0 &&
-        comm->error.rank < comm->size && comm->error.rank != comm->rank)
-        lose(comm, comm->ids[comm->error.rank], comm->lost_silently, "it is reported lost");
+    if (blamed >= 0 && blamed != comm->channel.rank)
+        lose(comm, blamed, !comm->channel.peers[blamed].dead, "it is reported lost");
 }
 
 static int lowest_left(const spr_comm *comm)
@@ -167,7 +176,7 @@ static void enter(spr_comm *comm)
     comm->size = size;
     comm->rank = m->rank_of[comm->channel.rank];
     comm->next_operation = v->first_operation;
-    comm->lost_silently = comm->cause_told = false;
+    comm->cause_told = false;
     comm->loss.pending = false;
     spr_error_clear(&comm->error);
     spr_dispute_clear(comm);
@@ -251,7 +260,6 @@ static spr_status await_ready(spr_comm *comm, uint64_t now)
         if (r == comm->rank || m->members[comm->ids[r]].ready)
             continue;
         if (now - m->since_ns > 2 * m->patience_ns) {
-            comm->lost_silently = true;
             spr_comm_fail(comm, SPR_ERR_RANK_LOST, r, -1, "it does not answer");
         }
         return SPR_IN_PROGRESS;
@@ -290,8 +298,8 @@ static void gather(spr_comm *comm, uint64_t now)
         return;
     if (is_quorate(comm))
         lead(comm);
-    else
-        m->expelled = true;
+    else if (late)
+        m->expelled = true; /* no proof has come in time */
 }
 
 spr_status spr_membership_step(spr_comm *comm)
@@ -359,7 +367,7 @@ void spr_membership_view(spr_comm *comm, int peer, const void *data, size_t byte
     member->completed = v.completed;
     memcpy(member->lost, v.lost, sizeof member->lost);
     for (int i = 0; i < comm->world; i++) {
-        if (!has(v.lost, i) || has(m->self.lost, i))
+        if (!has(v.lost, i))
             continue;
         if (i == comm->channel.rank)
             m->expelled = true;

@@ -33,7 +33,7 @@ static void on_lost(void *ctx, int peer, const char *text, bool death)
 void spr_comm_take_loss(spr_comm *comm, int events)
 {
     struct spr_loss *loss = &comm->loss;
-    const struct spr_channel_peer *peer;
+    struct spr_channel_peer *peer;
 
     if (comm->watch && events > 0)
         spr_watch_advance(comm->watch, events);
@@ -41,12 +41,15 @@ void spr_comm_take_loss(spr_comm *comm, int events)
         loss->pending = false;
         peer = &comm->channel.peers[loss->peer];
         if (!peer->left && !peer->gone && !comm->error.status) {
-            comm->lost_silently = !loss->death;
+            peer->dead |= loss->death;
             spr_comm_fail(comm, SPR_ERR_RANK_LOST, peer->rank, -1, loss->text);
         }
     }
-    while (loss->dead > 0 && comm->error.status)
-        spr_channel_cut(&comm->channel, loss->dead_peers[--loss->dead]);
+    while (loss->dead > 0 && comm->error.status) {
+        int dead = loss->dead_peers[--loss->dead];
+        comm->channel.peers[dead].dead = true;
+        spr_channel_cut(&comm->channel, dead);
+    }
 }
 
 void spr_comm_judge(const spr_comm *comm, spr_status *status, int *blamed, int *told_by,

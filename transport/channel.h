@@ -72,6 +72,7 @@ struct spr_channel_peer {
     uint32_t heard;        /* the latest operation that any frame of the peer belonged to */
     bool down;
     bool given_up;       /* ... because this rank cut the link, not the peer */
+    bool dead;           /* proven: the watch saw it die, or it closed its link without a word */
     bool gone;           /* no member of this epoch: whatever it sends is dropped */
     bool bye;            /* ... it was BYE */
     uint32_t left_epoch; /* of that BYE or ABORT */

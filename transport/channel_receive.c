@@ -469,6 +469,7 @@ void spr_channel_on_down(struct spr_link *link, spr_status why, const char *text
     struct spr_recv *r = p->receiving;
 
     p->down = true;
+    p->dead |= why == SPR_ERR_RANK_LOST && !p->left;
     spr_trace_add(ch->trace, spr_now_ns(ch->clock), SPR_EV_LINK_DOWN, p->rank,
                   (uint64_t)(uint32_t)why, 0, 0);
     if (why != SPR_ERR_PROTO && why != SPR_ERR_CORRUPT && spr_channel_culprit(p, why) == p->rank)

@@ -69,8 +69,9 @@ struct spr_link_events {
     void (*payload)(struct spr_link *link, const struct spr_frame *frame, const void *data,
                     void *token);
     void (*sent)(struct spr_link *link, struct spr_tx *tx);
-    /* The link is gone: end of file, reset, error. Once; queued tx are returned by sent() with
-     * failed set before. `text` says what was seen, e.g. "connection reset by peer". */
+    /* The link is gone: end of file between two frames (RANK_LOST: the peer has ended or closed
+     * it), reset or other error (LINK ...). Once; queued tx are returned by sent() with failed set
+     * before. `text` says what was seen, e.g. "connection reset by peer". */
     void (*down)(struct spr_link *link, spr_status why, const char *text);
 };
 

@@ -82,10 +82,10 @@ static int receive(struct link *l)
             return steps + lost(l, why_lost, spr_tcp_errno_text(errno, text, sizeof text));
         }
         if (n == 0)
-            return steps + lost(l, SPR_ERR_LINK,
-                                spr_tcp_conn_mid_frame(c)
-                                    ? "connection closed by the peer in the middle of a frame"
-                                    : "connection closed by the peer");
+            return steps + (spr_tcp_conn_mid_frame(c)
+                                ? lost(l, SPR_ERR_LINK,
+                                       "connection closed by the peer in the middle of a frame")
+                                : lost(l, SPR_ERR_RANK_LOST, "connection closed by the peer"));
         steps++;
         total += (size_t)n;
         /* Less than asked: the socket is empty, and whatever comes now is an edge of its own. */

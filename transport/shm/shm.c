@@ -102,7 +102,7 @@ static int link_progress(struct spr_shm_link *link)
         if (link->fault)
             spr_shm_link_down(link, link->fault, link->fault_text);
         else if (link->gone && !spr_shm_has_frame(link))
-            spr_shm_link_down(link, SPR_ERR_LINK, "the process ended or closed its socket");
+            spr_shm_link_down(link, SPR_ERR_RANK_LOST, "the process ended or closed its socket");
     }
     if (link->head)
         n += return_sent(link);

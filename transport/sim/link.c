@@ -189,7 +189,7 @@ static bool deliver_death(struct spr_sim_rank *r, struct spr_sim_event *e)
         spr_sim_event_push(r, e);
         return true;
     }
-    link_down(r, l, SPR_ERR_LINK, "end of file");
+    link_down(r, l, SPR_ERR_RANK_LOST, "end of file");
     return false;
 }
 
@@ -212,7 +212,7 @@ static bool deliver(struct spr_sim_rank *r, struct spr_sim_event *e)
         return deliver_death(r, e);
     default:
         if (l->link.transport)
-            link_down(r, l, SPR_ERR_LINK,
+            link_down(r, l, e->kind == SPR_SIM_CLOSED ? SPR_ERR_RANK_LOST : SPR_ERR_LINK,
                       e->kind == SPR_SIM_CLOSED ? "end of file" : "connection reset by peer");
         return false;
     }

@@ -163,10 +163,11 @@ static int complete_rx(struct uring_transport *t, struct uring_link *l, int resu
         return 0;
     }
     if (result == 0) {
-        uring_lose(t, l, SPR_ERR_LINK,
-                   spr_tcp_conn_mid_frame(&l->tcp.conn)
-                       ? "connection closed by the peer in the middle of a frame"
-                       : "connection closed by the peer");
+        if (spr_tcp_conn_mid_frame(&l->tcp.conn))
+            uring_lose(t, l, SPR_ERR_LINK,
+                       "connection closed by the peer in the middle of a frame");
+        else
+            uring_lose(t, l, SPR_ERR_RANK_LOST, "connection closed by the peer");
         return 0;
     }
     status = spr_tcp_conn_received(&l->tcp.conn, (size_t)result, &why);
