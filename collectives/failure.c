@@ -100,7 +100,7 @@ static void fail(spr_comm *comm, const spr_request *failed, spr_status status, i
         spr_info(SPR_SUB_COLL, "%s", comm->error.text);
     spr_trace_add(comm->trace, spr_now_ns(comm->clock), SPR_EV_FAIL, blamed,
                   failed ? failed->operation : 0, (uint64_t)(uint32_t)status,
-                  (uint64_t)(told_by + 1));
+                  (uint64_t)told_by + 1);
     spr_trace_fail(comm->trace, comm->error.text);
     dump_trace(comm);
     comm->grace_ns = spr_now_ns(comm->clock) + (uint64_t)((double)GRACE_NS * spr_time_factor());

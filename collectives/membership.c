@@ -176,6 +176,7 @@ static void enter(spr_comm *comm)
     comm->size = size;
     comm->rank = m->rank_of[comm->channel.rank];
     comm->next_operation = v->first_operation;
+    comm->completed = v->first_operation - 1; /* what failed is never completed */
     comm->cause_told = false;
     comm->loss.pending = false;
     spr_error_clear(&comm->error);

@@ -300,6 +300,14 @@ static spr_status wire_arm(struct spr_transport *t)
     return SPR_OK;
 }
 
+static spr_status wire_mem_register(struct spr_transport *t, void *memory, size_t bytes)
+{
+    (void)t;
+    (void)memory;
+    (void)bytes;
+    return SPR_ERR_UNSUPPORTED;
+}
+
 static const struct spr_transport_ops wire_ops = {
     .name = "wire",
     .connect = wire_connect,
@@ -311,6 +319,7 @@ static const struct spr_transport_ops wire_ops = {
     .idle = wire_idle,
     .delivered = wire_delivered,
     .close = wire_close,
+    .mem_register = wire_mem_register,
 };
 
 void wire_init(struct wire *w)

@@ -70,7 +70,7 @@ bool schedule_shrink(struct schedule_play *play)
     spr_status statuses[WORLD_MAX];
     bool deaths = only_deaths(&play->schedule);
 
-    if (!deaths && !getenv("SPARRING_SHRINK"))
+    if (!deaths && !getenv("SPARRING_TEST_SHRINK"))
         return true;
     if (!world_shrink(w, NULL, 2 * SECOND, now + 200 * SECOND, statuses))
         return schedule_fail(play, -1, -1, "shrink goes on for ever");

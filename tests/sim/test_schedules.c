@@ -4,8 +4,8 @@
  * what must hold.
  *
  *   SPARRING_SEED=...           play the schedule of this seed alone, and print it
- *   SPARRING_SCHEDULES=N        play N schedules, of consecutive seeds
- *   SPARRING_SCHEDULES_JOBS=N   in N processes
+ *   SPARRING_TEST_SCHEDULES=N        play N schedules, of consecutive seeds
+ *   SPARRING_TEST_JOBS=N   in N processes
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -122,8 +122,8 @@ static void play_many(uint64_t seed, uint64_t n, uint64_t jobs)
 static void schedules_end_well(void **state)
 {
     uint64_t seed = spr_rng_test_seed();
-    bool one = getenv("SPARRING_SEED") && !getenv("SPARRING_SCHEDULES");
-    uint64_t n = number("SPARRING_SCHEDULES", getenv("SPARRING_SOAK") ? SOAK : SCHEDULES);
+    bool one = getenv("SPARRING_SEED") && !getenv("SPARRING_TEST_SCHEDULES");
+    uint64_t n = number("SPARRING_TEST_SCHEDULES", getenv("SPARRING_SOAK") ? SOAK : SCHEDULES);
     struct share share = {0};
 
     (void)state;
@@ -133,7 +133,7 @@ static void schedules_end_well(void **state)
     }
     printf("%llu schedules from SPARRING_SEED=%llu\n", (unsigned long long)n,
            (unsigned long long)seed);
-    play_many(seed, n, number("SPARRING_SCHEDULES_JOBS", JOBS));
+    play_many(seed, n, number("SPARRING_TEST_JOBS", JOBS));
 }
 
 int main(void)

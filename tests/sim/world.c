@@ -255,6 +255,14 @@ bool world_run(struct world *w, uint64_t limit_ns)
     }
 }
 
+/* What the watch would tell of the ranks that were killed. */
+static void tell_of_the_dead(struct world *w)
+{
+    for (int dead = 0; dead < w->ranks; dead++)
+        for (int r = 0; spr_sim_is_dead(w->sim, dead) && r < w->ranks; r++)
+            w->comms[r]->channel.peers[dead].dead = true;
+}
+
 bool world_shrink(struct world *w, const uint64_t *delays_ns, uint64_t patience_ns,
                   uint64_t limit_ns, spr_status *statuses)
 {
@@ -267,6 +275,7 @@ bool world_shrink(struct world *w, const uint64_t *delays_ns, uint64_t patience_
     for (uint64_t round = 0;; round++) {
         bool moved = progress_all(w, round) > 0, over = true;
         uint64_t now = spr_now_ns(clock);
+        tell_of_the_dead(w);
         for (int r = 0; r < w->ranks; r++) {
             if (!spr_sim_runs(w->sim, r))
                 continue;

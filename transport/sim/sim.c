@@ -166,6 +166,11 @@ void spr_sim_destroy(struct spr_sim *sim)
 
 const struct spr_clock *spr_sim_clock(const struct spr_sim *sim) { return &sim->clock; }
 
+bool spr_sim_is_dead(const struct spr_sim *sim, int rank)
+{
+    return spr_sim_now_ns(sim) >= sim->ranks[rank].kill_ns;
+}
+
 bool spr_sim_runs(const struct spr_sim *sim, int rank)
 {
     const struct spr_sim_rank *r = &sim->ranks[rank];

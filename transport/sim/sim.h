@@ -43,6 +43,7 @@ bool spr_sim_advance(struct spr_sim *sim);
 bool spr_sim_is_quiet(const struct spr_sim *sim);
 /* Move the clock forward by hand, at most to the next event; for deadlines. */
 void spr_sim_sleep(struct spr_sim *sim, uint64_t until_ns);
+bool spr_sim_is_dead(const struct spr_sim *sim, int rank);
 /* May this rank run now (not killed, not paused)? */
 bool spr_sim_runs(const struct spr_sim *sim, int rank);
 /* Has this rank something to do now? It saves the progress of those that have not. */
