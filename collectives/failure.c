@@ -48,9 +48,10 @@ static void compose(spr_comm *comm, const spr_request *rq, spr_status status, in
                  spr_collective_names[rq->plan.collective], rq->operation, *rq->name ? " '" : "",
                  rq->name, *rq->name ? "'" : "",
                  (double)(spr_now_ns(comm->clock) - rq->posted_ns) / 1e6);
-    spr_error_set(&comm->error, status, blamed,
-                  "%s%s%s%s; communicator revoked: call spr_comm_shrink() or restart", who, during,
-                  *who || *during ? ": " : "", text);
+    spr_error_set(&comm->error, status, blamed, "%s%s%s%s; communicator revoked: %s", who, during,
+                  *who || *during ? ": " : "", text,
+                  status == SPR_ERR_EXPELLED ? "restart this rank"
+                                             : "call spr_comm_shrink() or restart");
 }
 
 /* The flight recorder, for whoever has to find out later. */

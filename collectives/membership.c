@@ -33,7 +33,7 @@ struct member {
 
 struct spr_membership {
     bool active, expelled;
-    struct view self; /* what this rank says; `out`, `lost` and `silent` only grow */
+    struct view self; /* what this rank says; in an epoch, `lost` only grows */
     bool changed;     /* ... since it was said last */
     int coordinator;
     uint64_t since_ns, patience_ns; /* when we began to wait for the others */
@@ -164,7 +164,8 @@ static void enter(spr_comm *comm)
     struct view *v = &m->self;
     int size = 0;
 
-    m->redo = (int)(v->completed - v->last_common);
+    m->redo += (int)(v->completed - v->last_common);
+    v->completed = v->last_common; /* counted */
     for (int i = 0; i < comm->world; i++) {
         m->rank_of[i] = has(v->out, i) ? -1 : size;
         if (!has(v->out, i))
@@ -185,6 +186,8 @@ static void enter(spr_comm *comm)
     spr_comm_leave_behind(comm);
     v->flags = VIEW_READY;
     memcpy(v->lost, v->out, sizeof v->lost);
+    for (int i = 0; i < MAP_BYTES; i++)
+        v->silent[i] &= v->out[i];
     m->since_ns = spr_now_ns(comm->clock);
     m->coordinator = -1;
     tell_all(comm);
@@ -260,9 +263,8 @@ static spr_status await_ready(spr_comm *comm, uint64_t now)
     for (int r = 0; r < comm->size; r++) {
         if (r == comm->rank || m->members[comm->ids[r]].ready)
             continue;
-        if (now - m->since_ns > 2 * m->patience_ns) {
+        if (now - m->since_ns > 2 * m->patience_ns)
             spr_comm_fail(comm, SPR_ERR_RANK_LOST, r, -1, "it does not answer");
-        }
         return SPR_IN_PROGRESS;
     }
     return SPR_OK;
@@ -339,9 +341,9 @@ void spr_membership_view(spr_comm *comm, int peer, const void *data, size_t byte
     struct member *member = &m->members[peer];
     struct view v;
 
-    if (bytes != sizeof v) {
+    if (bytes != sizeof v || comm->world > SPR_MEMBERSHIP_MAX) {
         spr_comm_fail(comm, SPR_ERR_PROTO, comm->channel.peers[peer].rank, -1,
-                      "sent a view of a wrong length");
+                      "sent a view that does not fit");
         return;
     }
     memcpy(&v, data, sizeof v);
@@ -352,7 +354,8 @@ void spr_membership_view(spr_comm *comm, int peer, const void *data, size_t byte
         spr_comm_fail(comm, SPR_ERR_EXPELLED, comm->rank, -1, "the others went on without it");
         return;
     }
-    if (v.epoch == m->self.epoch + 1 && m->active) {
+    /* Its group cannot have formed without this rank, which said nothing before it was idle. */
+    if (v.epoch == m->self.epoch + 1 && m->active && spr_list_empty(&comm->running)) {
         follow(comm, &v);
     } else if (v.epoch + 1 == m->self.epoch) {
         tell(comm, peer); /* it was left behind; what it says is of the past */

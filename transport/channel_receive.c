@@ -232,7 +232,7 @@ spr_status spr_channel_on_header(struct spr_link *link, const struct spr_frame *
     rx->into = NULL;
     p->dropping = p->gone;
     if (p->gone)
-        return SPR_OK;
+        return status;
     if (status == SPR_OK && f->sequence != p->rx_sequence) {
         status = SPR_ERR_PROTO;
         why = "frame out of sequence";

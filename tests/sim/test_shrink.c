@@ -281,6 +281,42 @@ static void who_was_ahead_is_told(void **state)
     world_destroy(&w);
 }
 
+/* Rank 0 is ahead, and another rank dies when the group is agreed on, before all are in it. */
+static void who_was_ahead_is_told_after_a_second_round(void **state)
+{
+    spr_status status[3] = {SPR_IN_PROGRESS, SPR_IN_PROGRESS, SPR_IN_PROGRESS};
+    struct world w;
+    uint32_t common;
+
+    (void)state;
+    make(&w, 4, 0);
+    spr_sim_cut(w.sim, 1, 3);
+    for (int r = 0; r < 4; r++)
+        assert_int_equal(spr_ibroadcast(w.comms[r], out[r], 100, SPR_FP32, 3, NULL, &w.requests[r]),
+                         SPR_OK);
+    world_settle(&w, 20);
+    assert_int_equal(spr_test(&w.requests[0]), SPR_OK);
+    spr_sim_kill(w.sim, 3, now(&w));
+    w.requests[3] = NULL;
+    assert_true(world_run(&w, now(&w) + 100 * SECOND));
+    for (int r = 0; r < 3; r++) {
+        w.comms[r]->channel.peers[3].dead = true;
+        spr_membership_begin(w.comms[r], PATIENCE);
+    }
+    for (int round = 0; round < 1000 && status[0] == SPR_IN_PROGRESS; round++) {
+        for (int r = 0; r < 3; r++)
+            if (status[r] == SPR_IN_PROGRESS && spr_sim_runs(w.sim, r))
+                status[r] = spr_membership_step(w.comms[r]);
+        if (w.comms[0]->channel.epoch == 2)
+            spr_sim_kill(w.sim, 2, now(&w));
+        world_settle(&w, 1);
+    }
+    assert_int_equal(status[0], SPR_OK);
+    assert_int_equal(w.comms[0]->channel.epoch, 3);
+    assert_int_equal(spr_membership_redo(w.comms[0], &common), 1);
+    world_destroy(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +326,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_does_not_answer_is_expelled),
         cmocka_unit_test(of_a_cut_network_one_part_goes_on),
         cmocka_unit_test(who_was_ahead_is_told),
+        cmocka_unit_test(who_was_ahead_is_told_after_a_second_round),
     };
 
     seed = spr_rng_test_seed();
