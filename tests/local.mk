@@ -28,6 +28,13 @@ test_programs = \
 	tests/unit/test_transport_self
 test_scripts =
 
+# Files that several tests share.
+bootstrap_ranks = tests/multi/bootstrap_ranks.c tests/multi/bootstrap_ranks.h
+job = tests/multi/job.c tests/multi/job.h
+reference = tests/reference.c tests/reference.h
+sim_world = tests/sim/world.c tests/sim/world.h
+tcp_nodes = tests/multi/tcp_node.c tests/multi/tcp_node.h tests/multi/tcp_world.c tests/multi/tcp_world.h
+
 # Start-up: the handshake, the secret, launchers, ranks that meet.
 test_programs += \
 	tests/unit/test_auth \
@@ -37,38 +44,19 @@ test_programs += \
 	tests/multi/test_bootstrap \
 	tests/multi/test_bootstrap_faults \
 	tests/multi/test_bootstrap_mpirun
-tests_multi_test_bootstrap_SOURCES = \
-	tests/multi/bootstrap_ranks.c \
-	tests/multi/bootstrap_ranks.h \
-	tests/multi/test_bootstrap.c
-tests_multi_test_bootstrap_faults_SOURCES = \
-	tests/multi/bootstrap_ranks.c \
-	tests/multi/bootstrap_ranks.h \
-	tests/multi/test_bootstrap_faults.c
+tests_multi_test_bootstrap_SOURCES = tests/multi/test_bootstrap.c $(bootstrap_ranks)
+tests_multi_test_bootstrap_faults_SOURCES = tests/multi/test_bootstrap_faults.c $(bootstrap_ranks)
 
 # TCP: the frame state machine, and both twins.
 test_programs += \
 	tests/unit/test_tcp_conn \
 	tests/multi/test_transport_tcp
-tests_multi_test_transport_tcp_SOURCES = \
-	tests/multi/tcp_node.c \
-	tests/multi/tcp_node.h \
-	tests/multi/tcp_world.c \
-	tests/multi/tcp_world.h \
-	tests/multi/test_transport_tcp.c
+tests_multi_test_transport_tcp_SOURCES = tests/multi/test_transport_tcp.c $(tcp_nodes)
 if HAVE_URING
 test_programs += tests/multi/test_refused
-tests_multi_test_refused_SOURCES = \
-	tests/multi/job.c \
-	tests/multi/job.h \
-	tests/multi/test_refused.c
+tests_multi_test_refused_SOURCES = tests/multi/test_refused.c $(job)
 test_programs += tests/multi/test_transport_uring
-tests_multi_test_transport_uring_SOURCES = \
-	tests/multi/tcp_node.c \
-	tests/multi/tcp_node.h \
-	tests/multi/tcp_world.c \
-	tests/multi/tcp_world.h \
-	tests/multi/test_transport_uring.c
+tests_multi_test_transport_uring_SOURCES = tests/multi/test_transport_uring.c $(tcp_nodes)
 endif
 
 # Data that several tests of compress/ are run on.
@@ -76,14 +64,8 @@ EXTRA_DIST += tests/unit/compress_data.h
 
 # Over simulated links.
 test_programs += tests/sim/test_collectives
-tests_sim_test_collectives_SOURCES = \
-	tests/reference.c \
-	tests/reference.h \
-	tests/sim/test_collectives.c \
-	tests/sim/world.c \
-	tests/sim/world.h
+tests_sim_test_collectives_SOURCES = tests/sim/test_collectives.c $(reference) $(sim_world)
 tests_sim_test_collectives_LDADD = transport/libspr-sim.la $(LDADD) -lm
-sim_world = tests/sim/world.c tests/sim/world.h
 test_programs += tests/sim/test_shrink
 tests_sim_test_shrink_SOURCES = tests/sim/test_shrink.c $(sim_world)
 tests_sim_test_shrink_LDADD = transport/libspr-sim.la $(LDADD)
@@ -94,15 +76,9 @@ test_programs += tests/sim/test_hostile
 tests_sim_test_hostile_SOURCES = tests/sim/test_hostile.c $(sim_world)
 tests_sim_test_hostile_LDADD = transport/libspr-sim.la $(LDADD)
 test_programs += tests/sim/test_sendrecv
-tests_sim_test_sendrecv_SOURCES = \
-	tests/reference.c \
-	tests/reference.h \
-	tests/sim/test_sendrecv.c \
-	$(sim_world)
+tests_sim_test_sendrecv_SOURCES = tests/sim/test_sendrecv.c $(reference) $(sim_world)
 tests_sim_test_sendrecv_LDADD = transport/libspr-sim.la $(LDADD) -lm
 schedules = \
-	tests/reference.c \
-	tests/reference.h \
 	tests/sim/schedule_check.c \
 	tests/sim/schedule_codec.c \
 	tests/sim/schedule_data.c \
@@ -110,6 +86,7 @@ schedules = \
 	tests/sim/schedule_shrink.c \
 	tests/sim/schedules.c \
 	tests/sim/schedules.h \
+	$(reference) \
 	$(sim_world)
 test_programs += tests/sim/test_schedules
 tests_sim_test_schedules_SOURCES = tests/sim/test_schedules.c $(schedules)
@@ -124,58 +101,33 @@ tests_sim_test_verdict_LDADD = tools/libspr-trace.la transport/libspr-sim.la $(L
 
 # Real processes.
 test_programs += tests/multi/test_job
-tests_multi_test_job_SOURCES = \
-	tests/multi/job.c \
-	tests/multi/job.h \
-	tests/multi/test_job.c
+tests_multi_test_job_SOURCES = tests/multi/test_job.c $(job)
 test_programs += tests/multi/test_progress
-tests_multi_test_progress_SOURCES = \
-	tests/multi/job.c \
-	tests/multi/job.h \
-	tests/multi/test_progress.c
+tests_multi_test_progress_SOURCES = tests/multi/test_progress.c $(job)
 test_programs += \
 	tests/multi/test_guardian \
 	tests/multi/test_watch \
 	tests/multi/test_watch_mesh \
 	tests/unit/test_watch_board
-tests_multi_test_watch_SOURCES = \
-	tests/multi/job.c \
-	tests/multi/job.h \
-	tests/multi/test_watch.c
+tests_multi_test_watch_SOURCES = tests/multi/test_watch.c $(job)
 test_programs += tests/multi/test_shrink
-tests_multi_test_shrink_SOURCES = \
-	tests/multi/job.c \
-	tests/multi/job.h \
-	tests/multi/test_shrink.c
+tests_multi_test_shrink_SOURCES = tests/multi/test_shrink.c $(job)
 test_programs += tests/multi/test_leaving
-tests_multi_test_leaving_SOURCES = \
-	tests/multi/job.c \
-	tests/multi/job.h \
-	tests/multi/test_leaving.c
+tests_multi_test_leaving_SOURCES = tests/multi/test_leaving.c $(job)
 test_programs += tests/multi/test_matrix
-tests_multi_test_matrix_SOURCES = \
-	tests/multi/job.c \
-	tests/multi/job.h \
-	tests/multi/test_matrix.c \
-	tests/reference.c \
-	tests/reference.h
+tests_multi_test_matrix_SOURCES = tests/multi/test_matrix.c $(job) $(reference)
 tests_multi_test_matrix_LDADD = $(LDADD) -lm
 
 # Run at length by `make soak`, which sets SPARRING_SOAK=1.
 soak_programs = tests/sim/test_schedules
 
 # Faults in real processes.
-faults = tests/multi/faults.c tests/multi/faults.h tests/multi/job.c tests/multi/job.h
+faults = tests/multi/faults.c tests/multi/faults.h $(job)
 test_programs += tests/multi/test_faults_kill
 tests_multi_test_faults_kill_SOURCES = tests/multi/test_faults_kill.c $(faults)
 soak_programs += tests/multi/test_faults_kill
 test_programs += tests/multi/test_sendrecv
-tests_multi_test_sendrecv_SOURCES = \
-	tests/multi/job.c \
-	tests/multi/job.h \
-	tests/multi/test_sendrecv.c \
-	tests/reference.c \
-	tests/reference.h
+tests_multi_test_sendrecv_SOURCES = tests/multi/test_sendrecv.c $(job) $(reference)
 tests_multi_test_sendrecv_LDADD = $(LDADD) -lm
 test_programs += tests/multi/test_nonfinite
 tests_multi_test_nonfinite_SOURCES = tests/multi/test_nonfinite.c $(faults)

@@ -166,11 +166,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 void fuzz_seeds(void)
 {
-    static const struct {
-        const char *name;
-        uint8_t bytes[16];
-        size_t count;
-    } seeds[] = {
+    static const struct fuzz_script seeds[] = {
         {"whole", {0, 0, 0, 0, 0, 0, 0, 0}, 8},
         {"split", {0, 0, 7, 0, 5, 0, 3, 0, 64}, 9},
         {"other_secret", {1}, 1},
@@ -188,6 +184,5 @@ void fuzz_seeds(void)
         {"not_a_handshake", {0, 16, 0, 'G', 'E', 'T', ' '}, 7},
     };
 
-    for (size_t i = 0; i < SPR_ARRAY_LEN(seeds); i++)
-        fuzz_emit(seeds[i].name, seeds[i].bytes, seeds[i].count);
+    fuzz_emit_scripts(seeds, SPR_ARRAY_LEN(seeds));
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "compress/codec_internal.h"
+#include "base/util.h"
 #include "tests/fuzz/fuzz.h"
 
 static spr_codec first, second;
@@ -39,12 +40,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 void fuzz_seeds(void)
 {
-    fuzz_emit_text("none", 0, "none");
-    fuzz_emit_text("fp16", 0, "fp16");
-    fuzz_emit_text("topk", 0, "topk");
-    fuzz_emit_text("topk_bf16", 0, "topk:ratio=1%+bf16");
-    fuzz_emit_text("topk_options", 0, "topk:ratio=0.01,feedback=off+fp16");
-    fuzz_emit_text("repeated", 0, "topk:ratio=1%,ratio=2%");
-    fuzz_emit_text("misplaced", 0, "fp16+topk");
-    fuzz_emit_text("unknown", 0, "none+fp32+fp64");
+    static const struct fuzz_text seeds[] = {
+        {"none", 0, "none"},
+        {"fp16", 0, "fp16"},
+        {"topk", 0, "topk"},
+        {"topk_bf16", 0, "topk:ratio=1%+bf16"},
+        {"topk_options", 0, "topk:ratio=0.01,feedback=off+fp16"},
+        {"repeated", 0, "topk:ratio=1%,ratio=2%"},
+        {"misplaced", 0, "fp16+topk"},
+        {"unknown", 0, "none+fp32+fp64"},
+    };
+
+    fuzz_emit_texts(seeds, SPR_ARRAY_LEN(seeds));
 }

@@ -47,37 +47,17 @@ void fuzz_take(struct fuzz_in *in, void *to, size_t bytes)
     in->left -= n;
 }
 
-uint8_t fuzz_u8(struct fuzz_in *in)
+uint64_t fuzz_number(struct fuzz_in *in, size_t bytes)
 {
-    uint8_t v;
-    fuzz_take(in, &v, sizeof v);
+    uint64_t v = 0;
+    fuzz_take(in, &v, bytes);
     return v;
 }
 
-uint16_t fuzz_u16(struct fuzz_in *in)
+/* What is left, and `more` zeros. */
+static void *rest(struct fuzz_in *in, size_t more)
 {
-    uint16_t v;
-    fuzz_take(in, &v, sizeof v);
-    return v;
-}
-
-uint32_t fuzz_u32(struct fuzz_in *in)
-{
-    uint32_t v;
-    fuzz_take(in, &v, sizeof v);
-    return v;
-}
-
-uint64_t fuzz_u64(struct fuzz_in *in)
-{
-    uint64_t v;
-    fuzz_take(in, &v, sizeof v);
-    return v;
-}
-
-void *fuzz_rest(struct fuzz_in *in)
-{
-    size_t bytes = in->left;
+    size_t bytes = in->left + more;
     void *copy = malloc(bytes ? bytes : 1);
 
     if (!copy)
@@ -86,17 +66,9 @@ void *fuzz_rest(struct fuzz_in *in)
     return copy;
 }
 
-char *fuzz_rest_text(struct fuzz_in *in)
-{
-    size_t bytes = in->left;
-    char *copy = malloc(bytes + 1);
+void *fuzz_rest(struct fuzz_in *in) { return rest(in, 0); }
 
-    if (!copy)
-        abort();
-    fuzz_take(in, copy, bytes);
-    copy[bytes] = '\0';
-    return copy;
-}
+char *fuzz_rest_text(struct fuzz_in *in) { return rest(in, 1); }
 
 static char **saved_environ, *variables[MOST_VARIABLES + 1];
 
@@ -144,11 +116,19 @@ void fuzz_emit_seed(const char *name, struct fuzz_seed *s)
     s->bytes = 0;
 }
 
-void fuzz_emit_text(const char *name, unsigned mode, const char *text)
+void fuzz_emit_texts(const struct fuzz_text *list, size_t count)
 {
     static struct fuzz_seed s;
 
-    fuzz_put_u8(&s, mode);
-    fuzz_put(&s, text, strlen(text));
-    fuzz_emit_seed(name, &s);
+    for (; count > 0; count--, list++) {
+        fuzz_put_u8(&s, list->mode);
+        fuzz_put(&s, list->text, strlen(list->text));
+        fuzz_emit_seed(list->name, &s);
+    }
+}
+
+void fuzz_emit_scripts(const struct fuzz_script *list, size_t count)
+{
+    for (; count > 0; count--, list++)
+        fuzz_emit(list->name, list->bytes, list->count);
 }

@@ -3,7 +3,7 @@
  * What the fuzz targets share. A target is one file with the two functions below: it takes bytes
  * that come from outside to a decoder, and checks what the decoder made of them.
  *
- * Built twice: with libFuzzer (make fuzz), and with replay.c into a test that runs the seeds and
+ * Linked with libFuzzer (make fuzz), or with replay.c's main into a test that runs the seeds and
  * the files of tests/fuzz/corpus/TARGET.
  */
 #ifndef TESTS_FUZZ_FUZZ_H
@@ -32,10 +32,11 @@ struct fuzz_in {
     size_t left;
 };
 void fuzz_take(struct fuzz_in *in, void *to, size_t bytes);
-uint8_t fuzz_u8(struct fuzz_in *in);
-uint16_t fuzz_u16(struct fuzz_in *in);
-uint32_t fuzz_u32(struct fuzz_in *in);
-uint64_t fuzz_u64(struct fuzz_in *in);
+uint64_t fuzz_number(struct fuzz_in *in, size_t bytes); /* of up to 8 */
+static inline uint8_t fuzz_u8(struct fuzz_in *in) { return (uint8_t)fuzz_number(in, 1); }
+static inline uint16_t fuzz_u16(struct fuzz_in *in) { return (uint16_t)fuzz_number(in, 2); }
+static inline uint32_t fuzz_u32(struct fuzz_in *in) { return (uint32_t)fuzz_number(in, 4); }
+static inline uint64_t fuzz_u64(struct fuzz_in *in) { return fuzz_number(in, 8); }
 /* A copy of what is left, in memory of just that size, so that a step beyond it is seen; one
  * terminating zero for a text. free(). */
 void *fuzz_rest(struct fuzz_in *in);
@@ -55,7 +56,19 @@ void fuzz_put_u8(struct fuzz_seed *s, unsigned value);
 void fuzz_put_u16(struct fuzz_seed *s, unsigned value);
 /* Emits and empties it. */
 void fuzz_emit_seed(const char *name, struct fuzz_seed *s);
-/* A byte that tells how to treat a text, then the text. */
-void fuzz_emit_text(const char *name, unsigned mode, const char *text);
+/* Seeds of a byte that tells how to treat a text, then the text. */
+struct fuzz_text {
+    const char *name;
+    unsigned mode;
+    const char *text;
+};
+void fuzz_emit_texts(const struct fuzz_text *list, size_t count);
+/* Seeds that are short and written by hand. */
+struct fuzz_script {
+    const char *name;
+    uint8_t bytes[40];
+    size_t count; /* of bytes */
+};
+void fuzz_emit_scripts(const struct fuzz_script *list, size_t count);
 
 #endif

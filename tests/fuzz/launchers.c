@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/util.h"
 #include "tests/fuzz/fuzz.h"
 #include "transport/bootstrap/identity.h"
 
@@ -45,22 +46,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 void fuzz_seeds(void)
 {
-    fuzz_emit_text("explicit", 0,
-                   "SPARRING_RANK=1\nSPARRING_SIZE=4\nSPARRING_ROOT=10.0.0.1:4711\n"
-                   "SPARRING_JOB=0123456789abcdef");
-    fuzz_emit_text("explicit_file", 0, "SPARRING_RANK=0\nSPARRING_SIZE=2\nSPARRING_FILE=/tmp/x");
-    fuzz_emit_text("half", 0, "SPARRING_RANK=1");
-    fuzz_emit_text("torch", 0,
-                   "RANK=3\nWORLD_SIZE=8\nMASTER_ADDR=fd00::1\nMASTER_PORT=29500\n"
-                   "TORCHELASTIC_RUN_ID=none");
-    fuzz_emit_text("open_mpi", 0,
-                   "OMPI_COMM_WORLD_RANK=0\nOMPI_COMM_WORLD_SIZE=2\nOMPI_COMM_WORLD_LOCAL_SIZE=2\n"
-                   "OMPI_MCA_ess_base_jobid=77");
-    fuzz_emit_text("mpich", 0,
-                   "PMI_RANK=1\nPMI_SIZE=2\nMPI_LOCALNRANKS=2\nPMI_PORT=host:3\nPMI_JOBID=4");
-    fuzz_emit_text("slurm", 0,
-                   "SLURM_PROCID=1\nSLURM_STEP_NUM_TASKS=2\nSLURM_STEP_NUM_NODES=1\n"
-                   "SLURM_JOB_ID=9\nSLURM_STEP_ID=0");
-    fuzz_emit_text("contradiction", 0,
-                   "RANK=0\nWORLD_SIZE=2\nMASTER_ADDR=a\nMASTER_PORT=1\nPMI_RANK=0\nPMI_SIZE=3");
+    static const struct fuzz_text seeds[] = {
+        {"explicit", 0,
+         "SPARRING_RANK=1\nSPARRING_SIZE=4\nSPARRING_ROOT=10.0.0.1:4711\n"
+         "SPARRING_JOB=0123456789abcdef"},
+        {"explicit_file", 0, "SPARRING_RANK=0\nSPARRING_SIZE=2\nSPARRING_FILE=/tmp/x"},
+        {"half", 0, "SPARRING_RANK=1"},
+        {"torch", 0,
+         "RANK=3\nWORLD_SIZE=8\nMASTER_ADDR=fd00::1\nMASTER_PORT=29500\n"
+         "TORCHELASTIC_RUN_ID=none"},
+        {"open_mpi", 0,
+         "OMPI_COMM_WORLD_RANK=0\nOMPI_COMM_WORLD_SIZE=2\nOMPI_COMM_WORLD_LOCAL_SIZE=2\n"
+         "OMPI_MCA_ess_base_jobid=77"},
+        {"mpich", 0, "PMI_RANK=1\nPMI_SIZE=2\nMPI_LOCALNRANKS=2\nPMI_PORT=host:3\nPMI_JOBID=4"},
+        {"slurm", 0,
+         "SLURM_PROCID=1\nSLURM_STEP_NUM_TASKS=2\nSLURM_STEP_NUM_NODES=1\n"
+         "SLURM_JOB_ID=9\nSLURM_STEP_ID=0"},
+        {"contradiction", 0,
+         "RANK=0\nWORLD_SIZE=2\nMASTER_ADDR=a\nMASTER_PORT=1\nPMI_RANK=0\nPMI_SIZE=3"},
+    };
+
+    fuzz_emit_texts(seeds, SPR_ARRAY_LEN(seeds));
 }

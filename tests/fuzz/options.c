@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/util.h"
 #include "tests/fuzz/fuzz.h"
 #include "transport/options.h"
 
@@ -122,15 +123,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 void fuzz_seeds(void)
 {
-    fuzz_emit_text("file", 0,
-                   "# comment\n\n BOOL = off\nINT_N=12\nENUM_E=Blue\nSIZE=1M\nTIME=10us\n"
-                   "RATE=100mbit\nRATIO=0.5\nDOUBLE=1e300\nTEXT= a text \n");
-    fuzz_emit_text("file_of_a_shell", 0, "SPARRING_SIZE=inf\r\nSPARRING_TIME=2m\r\n");
-    fuzz_emit_text("file_wrong", 0, "TIME=1\nINT_N=101\n");
-    fuzz_emit_text("file_real", 2, "TIMEOUT=30\nEAGER=16K\nTRANSPORTS=shm,epoll\nCRC=no\nSPIN=0\n");
-    fuzz_emit_text("environment", 1,
-                   "SPARRING_BOOL=1\nSPARRING_RATIO=3%\nSPARRING_ENUM_E=red\nSPARRING_TEXT=\n");
-    fuzz_emit_text("environment_real", 3,
-                   "SPARRING_PROGRESS=caller\nSPARRING_WARN=90s\nSPARRING_SHM_SLOTS=1\n");
-    fuzz_emit_text("environment_wrong", 3, "SPARRING_EAGER=65537\n");
+    static const struct fuzz_text seeds[] = {
+        {"file", 0,
+         "# comment\n\n BOOL = off\nINT_N=12\nENUM_E=Blue\nSIZE=1M\nTIME=10us\n"
+         "RATE=100mbit\nRATIO=0.5\nDOUBLE=1e300\nTEXT= a text \n"},
+        {"file_of_a_shell", 0, "SPARRING_SIZE=inf\r\nSPARRING_TIME=2m\r\n"},
+        {"file_wrong", 0, "TIME=1\nINT_N=101\n"},
+        {"file_real", 2, "TIMEOUT=30\nEAGER=16K\nTRANSPORTS=shm,epoll\nCRC=no\nSPIN=0\n"},
+        {"environment", 1,
+         "SPARRING_BOOL=1\nSPARRING_RATIO=3%\nSPARRING_ENUM_E=red\nSPARRING_TEXT=\n"},
+        {"environment_real", 3,
+         "SPARRING_PROGRESS=caller\nSPARRING_WARN=90s\nSPARRING_SHM_SLOTS=1\n"},
+        {"environment_wrong", 3, "SPARRING_EAGER=65537\n"},
+    };
+
+    fuzz_emit_texts(seeds, SPR_ARRAY_LEN(seeds));
 }

@@ -96,7 +96,8 @@ static void the_inputs_of_the_corpus_hold(void **state)
     assert_true(count > 0);
 }
 
-int main(int argc, char **argv)
+/* libFuzzer, where it is linked, has a main of its own. */
+__attribute__((weak)) int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_seeds_of_the_encoders_hold),

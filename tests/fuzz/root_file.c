@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/util.h"
 #include "tests/fuzz/fuzz.h"
 #include "transport/bootstrap/root_file.h"
 
@@ -54,10 +55,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 void fuzz_seeds(void)
 {
-    fuzz_emit_text("file", 0,
-                   "sparring-root 1\nnonce 0123456789abcdef\nat 10.0.0.1:40123\n"
-                   "at [2001:db8::1]:40123\nat 127.0.0.1:40123\n");
-    fuzz_emit_text("loopback", 0, "sparring-root 1\nnonce ffffffffffffffff\nat [::1]:1\n");
-    fuzz_emit_text("unknown_line", 0, "sparring-root 1\nnonce 1\nby 1.2.3.4:5\nat 1.2.3.4:65535");
-    fuzz_emit_text("no_address", 0, "sparring-root 1\nnonce 1\nat host:5\n");
+    static const struct fuzz_text seeds[] = {
+        {"file", 0,
+         "sparring-root 1\nnonce 0123456789abcdef\nat 10.0.0.1:40123\n"
+         "at [2001:db8::1]:40123\nat 127.0.0.1:40123\n"},
+        {"loopback", 0, "sparring-root 1\nnonce ffffffffffffffff\nat [::1]:1\n"},
+        {"unknown_line", 0, "sparring-root 1\nnonce 1\nby 1.2.3.4:5\nat 1.2.3.4:65535"},
+        {"no_address", 0, "sparring-root 1\nnonce 1\nat host:5\n"},
+    };
+
+    fuzz_emit_texts(seeds, SPR_ARRAY_LEN(seeds));
 }

@@ -313,11 +313,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 void fuzz_seeds(void)
 {
-    static const struct {
-        const char *name;
-        uint8_t bytes[40];
-        size_t count;
-    } seeds[] = {
+    static const struct fuzz_script seeds[] = {
         {"inline", {1, 11, 40, 6, 0, 1, 11, 40, 6, 1, 3}, 11},
         {"slot", {1, 8, 3, 0, 200, 1, 6, 1, 1, 8, 200, 0, 9, 9, 6, 0, 3}, 17},
         {"long_inline", {1, 3, 57, 6, 1}, 5},
@@ -332,6 +328,5 @@ void fuzz_seeds(void)
         {"armed", {0, 20, 21, 1, 11, 40, 21, 6, 0}, 9},
     };
 
-    for (size_t i = 0; i < SPR_ARRAY_LEN(seeds); i++)
-        fuzz_emit(seeds[i].name, seeds[i].bytes, seeds[i].count);
+    fuzz_emit_scripts(seeds, SPR_ARRAY_LEN(seeds));
 }

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/util.h"
 #include "tests/fuzz/fuzz.h"
 #include "transport/shm/region.h"
 
@@ -78,11 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 void fuzz_seeds(void)
 {
-    static const struct {
-        const char *name;
-        uint8_t bytes[8];
-        size_t count;
-    } seeds[] = {
+    static const struct fuzz_script seeds[] = {
         {"right", {15, 0}, 2},
         {"not_sealed", {11, 0}, 2},
         {"short", {7, 8}, 2},
@@ -94,6 +91,5 @@ void fuzz_seeds(void)
         {"other_length", {15, 0, 25, 16}, 4},
     };
 
-    for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++)
-        fuzz_emit(seeds[i].name, seeds[i].bytes, seeds[i].count);
+    fuzz_emit_scripts(seeds, SPR_ARRAY_LEN(seeds));
 }

@@ -173,11 +173,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 void fuzz_seeds(void)
 {
-    static const struct {
-        const char *name;
-        uint8_t bytes[24];
-        size_t count;
-    } seeds[] = {
+    static const struct fuzz_script seeds[] = {
         {"into", {3, 0, 100, 0, 0}, 5},
         {"borrow", {1, 0, 100, 0, 1, 0, 0, 0, 1, 0, 0, 90, 0}, 13},
         {"drop", {2, 0, 100, 0, 2, 0, 0, 50, 0, 10, 0}, 11},
@@ -191,6 +187,5 @@ void fuzz_seeds(void)
         {"stopped", {17, 0, 8, 0, 1, 0, 8, 0, 0}, 9},
     };
 
-    for (size_t i = 0; i < SPR_ARRAY_LEN(seeds); i++)
-        fuzz_emit(seeds[i].name, seeds[i].bytes, seeds[i].count);
+    fuzz_emit_scripts(seeds, SPR_ARRAY_LEN(seeds));
 }

@@ -226,20 +226,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 
 void fuzz_seeds(void)
 {
-    fuzz_emit_text("double", 0, "-1.5e-3");
-    fuzz_emit_text("rate", 1, "2.5gbit");
-    fuzz_emit_text("ratio", 2, "1%");
-    fuzz_emit_text("time", 3, "10us");
-    fuzz_emit_text("size", 4, "64KiB");
-    fuzz_emit_text("size_most", 4, "18446744073709551615");
-    fuzz_emit_text("run_rate", 5, "250kbit");
-    fuzz_emit_text("run_seconds", 6, "0.25");
-    fuzz_emit_text("run_count", 7, "4096");
-    fuzz_emit_text("root", 8, "[fd00::1]:4711");
-    fuzz_emit_text("name", 9, "LD_LIBRARY_PATH=/x");
-    fuzz_emit_text("machines", 10, "h1,h2:4,[fd00::1]:2");
-    fuzz_emit_text("machine", 11, "localhost");
-    fuzz_emit_text("log", 12, "warn,net=debug,coll=off");
-    fuzz_emit_text("dtype", 13, "bf16");
-    fuzz_emit_text("op", 13, "avg");
+    static const struct fuzz_text seeds[] = {
+        {"double", 0, "-1.5e-3"},
+        {"rate", 1, "2.5gbit"},
+        {"ratio", 2, "1%"},
+        {"time", 3, "10us"},
+        {"size", 4, "64KiB"},
+        {"size_most", 4, "18446744073709551615"},
+        {"run_rate", 5, "250kbit"},
+        {"run_seconds", 6, "0.25"},
+        {"run_count", 7, "4096"},
+        {"root", 8, "[fd00::1]:4711"},
+        {"name", 9, "LD_LIBRARY_PATH=/x"},
+        {"machines", 10, "h1,h2:4,[fd00::1]:2"},
+        {"machine", 11, "localhost"},
+        {"log", 12, "warn,net=debug,coll=off"},
+        {"dtype", 13, "bf16"},
+        {"op", 13, "avg"},
+    };
+
+    fuzz_emit_texts(seeds, SPR_ARRAY_LEN(seeds));
 }
