@@ -147,7 +147,7 @@ struct spr_transport_ops {
     /* Give borrowed memory back. */
     void (*release)(struct spr_link *link, void *token);
     /* Cut the link now: no further frames, no upcalls but sent() of queued tx (failed) in the next
-     * progress(). The peer sees end of file. Idempotent. */
+     * progress(). The peer sees end of file, or a reset if frames were queued. Idempotent. */
     void (*kill)(struct spr_link *link);
     /* Do what can be done without blocking. Returns the number of upcalls and bytes-moving steps.
      */

@@ -3,6 +3,7 @@
  * The control mesh between ranks that live in this process, over loopback: heartbeats, the dead,
  * the expelled, those who leave and those who do not.
  */
+#include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -35,6 +36,7 @@ struct node {
 };
 
 static struct node nodes[RANKS];
+static uint16_t ports[RANKS]; /* where they listen */
 static struct spr_options options;
 static int64_t live;
 
@@ -64,6 +66,7 @@ static void start(const char *odd_secret)
 {
     struct spr_peer_info infos[RANKS];
     struct spr_error error = {0};
+    struct spr_tcp_address at;
 
     memset(nodes, 0, sizeof nodes);
     memset(infos, 0, sizeof infos);
@@ -86,6 +89,8 @@ static void start(const char *odd_secret)
         memcpy(n->key.secret, r == 2 && odd_secret ? odd_secret : "0123456789abcdef", 16);
         assert_int_equal(spr_mesh_open(&params, &n->mesh, &error), SPR_OK);
         spr_mesh_address(n->mesh, infos[r].watch.address);
+        memcpy(&at, infos[r].watch.address, sizeof at);
+        ports[r] = at.port;
     }
     for (int r = 0; r < RANKS; r++) {
         for (int p = 0; p < RANKS; p++)
@@ -148,17 +153,80 @@ static void who_is_expelled_is_told_and_nobody_else(void **state)
     stop();
 }
 
+/* An end of a connection between rank 0 and one that has called it. */
+static int end_of_a_connection_to_0(void)
+{
+    for (int fd = 3; fd < 1000; fd++) {
+        struct sockaddr_in peer = {0};
+        socklen_t length = sizeof peer;
+        if (getpeername(fd, (struct sockaddr *)&peer, &length) == 0 && peer.sin_family == AF_INET &&
+            ntohs(peer.sin_port) == ports[0])
+            return fd;
+    }
+    fail_msg("rank 0 has no connection");
+    return -1;
+}
+
+/* What rank 0 says of the rank whose connection was broken. */
+static const struct seen *broken_for_0(void)
+{
+    const struct seen *of = nodes[0].of;
+
+    for (int ms = 0; !atomic_load(&of[1].lost) && !atomic_load(&of[2].lost); ms++) {
+        assert_true(ms < PATIENCE_MS * spr_time_factor());
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+    return atomic_load(&of[1].lost) ? &of[1] : &of[2];
+}
+
+static void heard_of_all_by_0(void)
+{
+    reach(&nodes[0].of[1].heard, 1);
+    reach(&nodes[0].of[2].heard, 1);
+}
+
 /* As when its process dies: end of file without a word. */
 static void a_connection_that_ends_without_a_word_is_a_death(void **state)
+{
+    const struct seen *lost;
+
+    (void)state;
+    start(NULL);
+    heard_of_all_by_0();
+    assert_int_equal(shutdown(end_of_a_connection_to_0(), SHUT_WR), 0);
+    lost = broken_for_0();
+    assert_non_null(strstr(lost->text, "control connection"));
+    assert_int_equal(atomic_load(&lost->death), 1);
+    stop();
+}
+
+/* A firewall, an address that moved: both processes may be well. */
+static void one_that_is_reset_proves_no_death(void **state)
+{
+    const struct seen *lost;
+
+    (void)state;
+    start(NULL);
+    heard_of_all_by_0();
+    spr_tcp_reset(end_of_a_connection_to_0());
+    lost = broken_for_0();
+    assert_non_null(strstr(lost->text, "control connection"));
+    assert_int_equal(atomic_load(&lost->death), 0);
+    stop();
+}
+
+static void who_is_forgotten_is_told_and_sees_no_death(void **state)
 {
     (void)state;
     start(NULL);
     reach(&nodes[0].of[1].heard, 1);
     reach(&nodes[1].of[0].heard, 1);
-    spr_mesh_forget(nodes[1].mesh, 0);
-    reach(&nodes[0].of[1].lost, 1);
-    assert_non_null(strstr(nodes[0].of[1].text, "control connection"));
-    assert_int_equal(atomic_load(&nodes[1].of[0].lost), 0); /* it forgot on purpose */
+    spr_mesh_forget(nodes[0].mesh, 1);
+    reach(&nodes[1].of[1].lost, 1);
+    assert_int_equal(atomic_load(&nodes[1].of[1].death), 0);
+    reach(&nodes[1].of[2].heard, atomic_load(&nodes[1].of[2].heard) + 5);
+    assert_int_equal(atomic_load(&nodes[1].of[0].lost), 0);
+    assert_int_equal(atomic_load(&nodes[0].of[1].lost), 0); /* it forgot on purpose */
     stop();
 }
 
@@ -180,6 +248,8 @@ int main(void)
         cmocka_unit_test(a_death_is_told_to_all_with_who_says_so),
         cmocka_unit_test(who_is_expelled_is_told_and_nobody_else),
         cmocka_unit_test(a_connection_that_ends_without_a_word_is_a_death),
+        cmocka_unit_test(one_that_is_reset_proves_no_death),
+        cmocka_unit_test(who_is_forgotten_is_told_and_sees_no_death),
         cmocka_unit_test(who_does_not_know_the_secret_is_not_heard),
     };
     struct spr_error error = {0};

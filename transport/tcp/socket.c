@@ -92,6 +92,15 @@ spr_status spr_tcp_errno_status(int error)
     return ours ? SPR_ERR_NOMEM : SPR_ERR_LINK;
 }
 
+void spr_tcp_reset(int fd)
+{
+    const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+
+    /* Unlike closing, it also works while a forked child or a guardian has the socket. */
+    if (connect(fd, &nobody, sizeof nobody) < 0)
+        (void)shutdown(fd, SHUT_RDWR);
+}
+
 void spr_tcp_close_politely(int fd)
 {
     char trash[4096];

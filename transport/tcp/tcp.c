@@ -255,7 +255,9 @@ bool spr_tcp_cut(struct spr_tcp_link *l)
     l->over = true;
     spr_tcp_dial_stop(l);
     spr_tcp_conn_stop(&l->conn);
-    if (l->fd >= 0)
+    if (l->fd >= 0 && l->conn.tx_first) /* perhaps the word that this rank goes on without it */
+        spr_tcp_reset(l->fd);
+    else if (l->fd >= 0)
         (void)shutdown(l->fd, SHUT_RDWR);
     spr_tcp_wake(spr_tcp_of(l->link.transport), l);
     return true;
@@ -270,6 +272,8 @@ void spr_tcp_lose(struct spr_tcp_link *l, spr_status why, const char *text)
     l->over = true;
     spr_tcp_dial_stop(l);
     spr_tcp_conn_stop(&l->conn);
+    if (l->fd >= 0 && why != SPR_ERR_RANK_LOST)
+        spr_tcp_reset(l->fd);
     if (l->fd >= 0)
         close(l->fd);
     l->fd = -1;

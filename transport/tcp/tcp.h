@@ -133,9 +133,12 @@ int spr_tcp_return_queue(struct spr_tcp_link *l);
 /* The link is over, for the reason given, unless it was before: close the socket, return the queue,
  * tell. */
 void spr_tcp_lose(struct spr_tcp_link *l, spr_status why, const char *text);
-/* The common part of kill(): no upcalls; the socket is shut down and left open in l->fd. False: it
- * was down before. */
+/* The common part of kill(): no upcalls; the socket is shut down, or reset when that leaves frames
+ * unsent, and left open in l->fd. False: it was down before. */
 bool spr_tcp_cut(struct spr_tcp_link *l);
+/* End the connection at once, with a reset: an end of file between two frames would be taken for
+ * the end of this process. What is still in the kernel's buffers is dropped. fd stays open. */
+void spr_tcp_reset(int fd);
 /* Say end of file and take what is still unread, so that closing does not reset the connection and
  * with it what the peer has not read yet. */
 void spr_tcp_close_politely(int fd);

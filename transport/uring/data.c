@@ -87,7 +87,10 @@ void uring_lose(struct uring_transport *t, struct uring_link *l, spr_status why,
     l->why = why;
     snprintf(l->text, sizeof l->text, "%s", text);
     /* What is in flight completes with an error now. */
-    (void)shutdown(l->tcp.fd, SHUT_RDWR);
+    if (why == SPR_ERR_RANK_LOST)
+        (void)shutdown(l->tcp.fd, SHUT_RDWR);
+    else
+        spr_tcp_reset(l->tcp.fd);
     spr_tcp_wake(&t->tcp, &l->tcp);
 }
 

@@ -156,22 +156,24 @@ static void on_payload(struct spr_link *link, const struct spr_frame *f, const v
         note(m, about, true, text);
         return;
     default: /* EXPELLED */
-        if (about == m->params.rank)
-            note(m, about, false, "expelled");
+        if (about != m->params.rank)
+            return;
+        m->peers[from].left = true; /* for this rank: it lives on, whatever becomes of the link */
+        note(m, about, false, "expelled");
         return;
     }
 }
 
+/* Only an end of file proves that the process has ended: a reset may come from the network. */
 static void on_down(struct spr_link *link, spr_status why, const char *what)
 {
     struct spr_mesh *m = link->channel;
     char text[112];
 
-    (void)why;
     if (m->peers[link->peer].left)
         return;
     snprintf(text, sizeof text, "its control connection: %s", what);
-    note(m, link->peer, true, text);
+    note(m, link->peer, why == SPR_ERR_RANK_LOST, text);
 }
 
 static const struct spr_link_events link_events = {
@@ -377,6 +379,9 @@ void spr_mesh_forget(struct spr_mesh *m, int rank)
 
     pthread_mutex_lock(&m->lock);
     if (p->link && !p->left) {
+        /* If it lives, it must not take the end of the connection for our death. */
+        say(m, rank, SPR_MESH_EXPELLED, rank);
+        move(m);
         p->left = true;
         m->transport->ops->kill(p->link);
     }

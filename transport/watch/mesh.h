@@ -18,7 +18,7 @@ enum spr_mesh_word {
     SPR_MESH_BEAT = 1,
     SPR_MESH_LEFT,    /* the sender leaves in order */
     SPR_MESH_DIED,    /* the process of that rank has ended */
-    SPR_MESH_EXPELLED /* the sender has expelled that rank, which is the receiver */
+    SPR_MESH_EXPELLED /* the sender does without that rank, which is the receiver */
 };
 
 struct spr_mesh_params {
@@ -51,7 +51,7 @@ spr_status spr_mesh_connect(struct spr_mesh *m, int peer, const struct spr_peer_
 spr_status spr_mesh_start(struct spr_mesh *m, struct spr_error *error);
 /* Say it to one rank, or to all (to = -1). Any thread; queued, never waits for a peer. */
 void spr_mesh_tell(struct spr_mesh *m, int to, enum spr_mesh_word word, int about);
-/* No connection to this rank any more. */
+/* No connection to this rank any more; if it lives, it is told that it is expelled. */
 void spr_mesh_forget(struct spr_mesh *m, int rank);
 /* Say LEFT to all and close; waits for its own thread only. m may be NULL. */
 void spr_mesh_close(struct spr_mesh *m);

@@ -445,6 +445,12 @@ bool spr_watch_expelled(const struct spr_watch *w, char *text, size_t bytes)
         silence = atomic_load(&w->silent_ns);
     if (!judged && !excused && silence < w->expel_ns)
         return false;
+    if (silence < w->expel_ns) {
+        snprintf(text, bytes,
+                 "the others go on without it: its heartbeats did not arrive, or a "
+                 "connection broke");
+        return true;
+    }
     snprintf(text, bytes,
              "it gave no heartbeat for %.3g s (the limit is %.3g s): stopped, or its "
              "host was overloaded",
