@@ -135,6 +135,19 @@ tests_multi_test_nonfinite_LDADD = $(LDADD) -lm
 test_programs += tests/multi/test_faults_network
 tests_multi_test_faults_network_SOURCES = tests/multi/test_faults_network.c $(faults)
 soak_programs += tests/multi/test_faults_network
+test_programs += tests/multi/test_faults_hosts
+tests_multi_test_faults_hosts_SOURCES = \
+	tests/multi/network.c \
+	tests/multi/network.h \
+	tests/multi/test_faults_hosts.c \
+	tools/run/emulate.c \
+	tools/run/emulate.h \
+	tools/run/output.c \
+	tools/run/output.h \
+	tools/run/privilege.c \
+	tools/run/privilege.h \
+	$(faults)
+soak_programs += tests/multi/test_faults_hosts
 test_programs += tests/multi/test_faults_strangers
 tests_multi_test_faults_strangers_SOURCES = tests/multi/test_faults_strangers.c $(faults)
 soak_programs += tests/multi/test_faults_strangers

@@ -22,6 +22,7 @@
 #define SLOT_BYTES 4096
 
 void (*job_prepare)(struct job *job, int rank);
+const char *job_interface = "lo";
 
 /* A user-supplied bootstrap: an allgather in shared memory. */
 struct job_exchange {
@@ -93,7 +94,7 @@ void job_options(struct job *job, int rank, spr_comm_options *options, spr_boots
     *options = (spr_comm_options)SPR_COMM_OPTIONS_INIT;
     options->bootstrap = bootstrap;
     options->transports = job->transports;
-    options->interface_name = "lo";
+    options->interface_name = job_interface;
     options->secret = secret;
     options->secret_bytes = sizeof secret;
 }

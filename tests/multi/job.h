@@ -34,6 +34,8 @@ struct job {
 
 /* Called in each rank before its communicator is made; NULL: nothing. Stays set. */
 extern void (*job_prepare)(struct job *job, int rank);
+/* Where the ranks listen; stays set. */
+extern const char *job_interface; /* "lo" */
 /* Start `size` ranks that run rank_main(job, rank, comm) over the given transports; comm is made
  * and destroyed around it. */
 void job_start(struct job *job, int size, const char *transports,
