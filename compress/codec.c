@@ -91,6 +91,7 @@ static spr_status allocate(spr_codec *codec, struct spr_error *error)
         return spr_error_set(error, SPR_ERR_NOMEM, -1, "no memory for codec %s: %zu + %zu bytes",
                              codec->spec, residual_bytes, codec->workspace_bytes);
     codec->residual_zero = true;
+    codec->committed = -1;
     codec->selection->init(codec);
     return SPR_OK;
 }
@@ -136,6 +137,8 @@ void spr_codec_destroy(spr_codec *codec)
 {
     if (!codec)
         return;
+    if (codec->keeper.owner)
+        codec->keeper.forget(codec);
     spr_pages_free(codec->workspace, codec->workspace_bytes);
     spr_pages_free(codec->residual, codec->elements * sizeof(float));
     spr_free(codec->parameters);
@@ -156,10 +159,13 @@ spr_status spr_codec_begin(spr_codec *codec, const float *gradient, struct spr_c
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
                              "codec %s is in use by a running request", codec->spec);
     *step = (struct spr_codec_step){.vtype = codec->rounding->vtype};
-    if (codec->phase == SPR_CODEC_ABSORBED)
+    if (codec->phase == SPR_CODEC_ABSORBED) {
         codec->selection->replay(codec, step);
-    else
+    } else {
+        codec->slot = codec->committed == 0;
+        codec->beneath = false;
         codec->selection->begin(codec, gradient, step);
+    }
     codec->phase = SPR_CODEC_RUNNING;
     return SPR_OK;
 }
@@ -170,6 +176,7 @@ void spr_codec_commit(spr_codec *codec)
         return;
     codec->selection->commit(codec);
     codec->phase = SPR_CODEC_IDLE;
+    codec->committed = codec->slot;
 }
 
 void spr_codec_abort(spr_codec *codec)
@@ -178,6 +185,24 @@ void spr_codec_abort(spr_codec *codec)
         return;
     codec->selection->abort(codec);
     codec->phase = SPR_CODEC_ABSORBED;
+}
+
+void spr_codec_revoke(spr_codec *codec)
+{
+    if (codec->committed < 0 || codec->phase == SPR_CODEC_RUNNING)
+        return;
+    codec->beneath |= codec->slot != codec->committed;
+    codec->slot = codec->committed;
+    codec->selection->revoke(codec);
+    codec->phase = SPR_CODEC_ABSORBED;
+    codec->committed = -1;
+}
+
+struct spr_codec_keeper *spr_codec_keeper(spr_codec *codec) { return &codec->keeper; }
+
+spr_codec *spr_codec_of_keeper(struct spr_list *node)
+{
+    return spr_container_of(node, spr_codec, keeper.node);
 }
 
 void spr_codec_drop(spr_codec *codec)

@@ -3,23 +3,27 @@
  * Codec: a parsed codec string and its state. Implements include/sparring/codec.h but for the
  * collective itself. Pure: knows nothing of ranks or transports.
  *
- * One step:  begin -> (the list is sent and summed) -> commit | abort
+ * One step:  begin -> (the list is sent and summed) -> commit [-> revoke] | abort
  *
  *   begin   residual += gradient, select, round; the selected entries are taken out of the
  *           residual (what rounding lost stays in it). After an abort: begin returns the same
  *           list, bit for bit, and does not add the gradient again (until spr_codec_drop).
- *   commit  the step is done.
+ *   commit  the step is done, here. That all others have it, too, is known when the next one is.
  *   abort   the selected values go back into the residual, exact to the bit, from the list; the
  *           step is marked as absorbed.
+ *   revoke  the step that was committed last has failed on another rank: as abort. When the next
+ *           one had begun already (and was aborted), what was sent is added to the residual, that
+ *           next step is dropped, and begin returns the list of the revoked one.
  *
  * Rounding never makes an infinity: a finite value beyond the largest finite fp16 or bf16 is sent
  * as that one, and the rest stays in the residual. NaN and Inf are sent as they are, so that the
  * failure shows on all ranks at once, and leave 0 in the residual. With topk:feedback=off what is
  * not sent is lost, and so is a dropped step.
  *
- * Memory: the residual, and as workspace topk: 8 bytes (12 with a rounding) per entry sent, plus
- * 2 k + n / 8 bytes and at most 0.5 MB; none: nothing, or with a rounding 4 bytes per
- * element. Nothing is allocated after spr_codec_create().
+ * Memory: the residual, and as workspace topk: 16 bytes (24 with a rounding) per entry sent, plus
+ * 2 k + n / 8 bytes and at most 0.5 MB; none: 8 bytes per element. What is sent is kept twice: of
+ * the step that was committed last and of the one that runs. Nothing is allocated after
+ * spr_codec_create().
  */
 #ifndef SPR_COMPRESS_CODEC_H
 #define SPR_COMPRESS_CODEC_H
@@ -30,6 +34,7 @@
 #include <sparring/codec.h>
 
 #include "base/error.h"
+#include "base/list.h"
 #include "compress/chunk.h"
 
 /* What a step sends. Owned by the codec; valid until commit or abort. */
@@ -47,6 +52,18 @@ bool spr_codec_is_dense(const spr_codec *codec);
 spr_status spr_codec_begin(spr_codec *codec, const float *gradient, struct spr_codec_step *step);
 void spr_codec_commit(spr_codec *codec);
 void spr_codec_abort(spr_codec *codec);
+void spr_codec_revoke(spr_codec *codec);
+
+/* For whoever may revoke a committed step: a place in its list, and how a codec that is destroyed,
+ * loaded or used elsewhere is taken out of it. */
+struct spr_codec_keeper {
+    struct spr_list node;
+    uint32_t operation;               /* of the step that was committed last */
+    void *owner;                      /* NULL: in no list */
+    void (*forget)(spr_codec *codec); /* clears owner */
+};
+struct spr_codec_keeper *spr_codec_keeper(spr_codec *codec);
+spr_codec *spr_codec_of_keeper(struct spr_list *node);
 /* Hash of everything that must be equal on all ranks: spec and layout. */
 uint64_t spr_codec_hash(const spr_codec *codec);
 /* The canonical string, e.g. "topk:ratio=0.01,feedback=on+fp16". */

@@ -29,11 +29,14 @@ struct spr_codec_selection {
     size_t (*workspace)(const spr_codec *codec);
     /* Once, with the workspace zeroed. */
     void (*init)(spr_codec *codec);
-    /* One step, see compress/codec.h: begin a new one; begin the absorbed one again; end it. */
+    /* One step, see compress/codec.h; what is sent is kept in slot codec->slot. Begin a new one;
+     * begin the absorbed one again; end it. */
     void (*begin)(spr_codec *codec, const float *gradient, struct spr_codec_step *step);
     void (*replay)(spr_codec *codec, struct spr_codec_step *step);
     void (*commit)(spr_codec *codec);
     void (*abort)(spr_codec *codec);
+    /* Undo a commit. */
+    void (*revoke)(spr_codec *codec);
 };
 
 /* What values become on the wire. */
@@ -73,6 +76,10 @@ struct spr_codec {
     bool residual_zero; /* all of it is +0 */
     void *workspace;    /* pages; layout is the selection's own */
     size_t workspace_bytes;
+    int slot;      /* 0 or 1: of the step that was begun last, or is to be retried */
+    int committed; /* of the step that was committed last; -1: none that could be revoked */
+    bool beneath;  /* the step of `slot` was revoked when a later one was in the residual */
+    struct spr_codec_keeper keeper;
 };
 
 /* Parse into selection, rounding, options and spec. INVALID: text with the position in *error. */

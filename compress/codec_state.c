@@ -173,6 +173,7 @@ spr_status spr_codec_load(spr_codec *codec, const void *buffer, size_t bytes)
     memset(codec->residual, 0, codec->elements * sizeof(float));
     codec->residual_zero = false;
     match(codec, buffer, &h, true);
-    codec->phase = SPR_CODEC_IDLE; /* the absorbed step belonged to the state that is gone */
+    codec->phase = SPR_CODEC_IDLE; /* the steps before belonged to the state that is gone */
+    codec->committed = -1;
     return SPR_OK;
 }

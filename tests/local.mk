@@ -20,6 +20,7 @@ test_programs = \
 	tests/unit/test_compress_chunk \
 	tests/unit/test_compress_codec \
 	tests/unit/test_compress_kernels \
+	tests/unit/test_compress_revoke \
 	tests/unit/test_compress_state \
 	tests/unit/test_compress_topk \
 	tests/unit/test_frame \
@@ -60,7 +61,7 @@ tests_multi_test_transport_uring_SOURCES = tests/multi/test_transport_uring.c $(
 endif
 
 # Data that several tests of compress/ are run on.
-EXTRA_DIST += tests/unit/compress_data.h
+EXTRA_DIST += tests/unit/codec_steps.h tests/unit/compress_data.h
 
 # Over simulated links.
 test_programs += tests/sim/test_collectives

@@ -26,13 +26,14 @@ typedef struct spr_layout {
 /*
  * Create a codec from a string such as "topk:ratio=1%+fp16" (`sparring-perf --codec help` lists
  * all) for vectors with the given layout: parameters in ascending order of offset that cover all
- * elements without gaps. Memory: one float of residual per element plus workspace (top-k: at most
- * 20 % up to a ratio of 6 %, 26 % at 10 %; dense fp16 and bf16: another float per element). The
- * codec belongs to one thread at a time and to at most one running request. Errors: INVALID
- * (spr_last_error(NULL) names the position in the string), NOMEM.
+ * elements without gaps. Memory: one float of residual per element plus workspace (top-k: 8 % of
+ * that at a ratio of 1 %, 48 % at 10 %; with fp16 or bf16 10 % and 68 %; dense codecs: two more
+ * floats per element). The codec belongs to one thread at a time and to at most one running
+ * request. Errors: INVALID (spr_last_error(NULL) names the position in the string), NOMEM.
  */
 spr_status spr_codec_create(const char *spec, const spr_layout *layout, size_t parameters,
                             spr_codec **codec);
+/* Before or after the communicator that it was used with, but not at the same time. */
 void spr_codec_destroy(spr_codec *codec);
 
 /* Number of elements of the layout. */
@@ -57,6 +58,10 @@ spr_status spr_codec_load(spr_codec *codec, const void *buffer, size_t bytes);
  * (the buffer's contents are then undefined): a retry of the same call sends the same bits and does
  * not read the gradient again; after spr_codec_drop the step is dropped and its gradient stays in
  * the residual. op: SPR_SUM or SPR_AVG.
+ *
+ * Success is provisional until the next step of this codec succeeds: spr_comm_shrink() takes a step
+ * back that not all ranks have completed, as if it had failed here, too. When the next step had
+ * begun, its gradient stays in the residual, and the next call retries the one before.
  */
 spr_status spr_icompressed_allreduce(spr_comm *comm, spr_codec *codec, float *gradient, spr_op op,
                                      const spr_call_options *options, spr_request **request);

@@ -18,9 +18,9 @@
 
 #include "base/mem.h"
 #include "base/util.h"
+#include "tests/unit/codec_steps.h"
 #include "tests/unit/compress_data.h"
 
-#define N 20000 /* beyond the size up to which top-k looks at everything */
 #define STEPS 12
 
 static struct spr_rng rng;
@@ -30,39 +30,14 @@ static const spr_layout layout[] = {
     {.id = 9, .name = "empty", .offset = 15001, .rows = 0, .columns = 5},
     {.id = 1, .offset = 15001, .rows = 4999, .columns = 1},
 };
-static const char *const all_specs[] = {
-    "topk:ratio=1%", "topk:ratio=5%+fp16", "topk:ratio=100%+bf16", "none", "fp16", "bf16",
-};
 
 static spr_codec *make(const char *spec)
 {
     spr_codec *codec = NULL;
 
     assert_int_equal(spr_codec_create(spec, layout, SPR_ARRAY_LEN(layout), &codec), SPR_OK);
-    assert_int_equal(spr_codec_elements(codec), N);
+    assert_int_equal(spr_codec_elements(codec), CODEC_N);
     return codec;
-}
-
-/* What a step sends, as a dense vector; 0 where nothing. */
-static void sent_of(const struct spr_codec_step *step, float *sent)
-{
-    if (step->dense) {
-        memcpy(sent, step->vector, N * sizeof(float));
-        return;
-    }
-    memset(sent, 0, N * sizeof(float));
-    for (size_t i = 0; i < step->count; i++) {
-        assert_true(i == 0 || step->index[i] > step->index[i - 1]);
-        sent[step->index[i]] = step->value[i];
-    }
-}
-
-static void step_of(spr_codec *codec, const float *gradient, float *sent)
-{
-    struct spr_codec_step step;
-
-    assert_int_equal(spr_codec_begin(codec, gradient, &step), SPR_OK);
-    sent_of(&step, sent);
 }
 
 /* ---- Strings ---- */
@@ -217,20 +192,20 @@ static void every_allocation_that_fails_is_nomem_and_leaks_nothing(void **state)
  * is subtracted from it is exact, since `sent` has fewer bits. */
 static void each_step_keeps_exactly_what_it_does_not_send(void **state)
 {
-    static float gradient[N], before[N], sent[N];
+    static float gradient[CODEC_N], before[CODEC_N], sent[CODEC_N];
 
     (void)state;
-    for (size_t s = 0; s < SPR_ARRAY_LEN(all_specs); s++) {
-        spr_codec *codec = make(all_specs[s]);
+    for (size_t s = 0; s < SPR_ARRAY_LEN(codec_specs); s++) {
+        spr_codec *codec = make(codec_specs[s]);
         int64_t live = spr_mem_live();
 
         for (int step = 0; step < STEPS; step++) {
             memcpy(before, spr_codec_residual(codec), sizeof(before));
-            data_fill((enum data)(step % 2 ? DATA_LAYERS : DATA_NORMAL), gradient, N, &rng);
-            step_of(codec, gradient, sent);
+            data_fill((enum data)(step % 2 ? DATA_LAYERS : DATA_NORMAL), gradient, CODEC_N, &rng);
+            codec_step_of(codec, gradient, sent);
             spr_codec_commit(codec);
             const float *residual = spr_codec_residual(codec);
-            for (size_t i = 0; i < N; i++) {
+            for (size_t i = 0; i < CODEC_N; i++) {
                 float sum = before[i] + gradient[i];
                 assert_true((double)residual[i] + (double)sent[i] == (double)sum);
             }
@@ -244,28 +219,28 @@ static void each_step_keeps_exactly_what_it_does_not_send(void **state)
  * everything that went in has been sent or is still there. */
 static void over_many_steps_nothing_is_lost_or_sent_twice(void **state)
 {
-    static float gradient[N], sent[N];
-    static double in[N], out[N];
+    static float gradient[CODEC_N], sent[CODEC_N];
+    static double in[CODEC_N], out[CODEC_N];
 
     (void)state;
-    for (size_t s = 0; s < SPR_ARRAY_LEN(all_specs); s++) {
-        spr_codec *codec = make(all_specs[s]);
+    for (size_t s = 0; s < SPR_ARRAY_LEN(codec_specs); s++) {
+        spr_codec *codec = make(codec_specs[s]);
 
         memset(in, 0, sizeof(in));
         memset(out, 0, sizeof(out));
         for (int step = 0; step < 3 * STEPS; step++) {
-            data_fill(DATA_SMALL_INTEGERS, gradient, N, &rng);
-            for (size_t i = 0; i < N; i++)
+            data_fill(DATA_SMALL_INTEGERS, gradient, CODEC_N, &rng);
+            for (size_t i = 0; i < CODEC_N; i++)
                 gradient[i] *= 1001; /* sums are exact, but too long for fp16 and bf16 */
-            step_of(codec, gradient, sent);
+            codec_step_of(codec, gradient, sent);
             spr_codec_commit(codec);
-            for (size_t i = 0; i < N; i++) {
+            for (size_t i = 0; i < CODEC_N; i++) {
                 in[i] += gradient[i];
                 out[i] += sent[i];
             }
         }
         const float *residual = spr_codec_residual(codec);
-        for (size_t i = 0; i < N; i++)
+        for (size_t i = 0; i < CODEC_N; i++)
             assert_true(in[i] == out[i] + residual[i]);
         spr_codec_destroy(codec);
     }
@@ -273,16 +248,16 @@ static void over_many_steps_nothing_is_lost_or_sent_twice(void **state)
 
 static void sent_values_fit_their_type(void **state)
 {
-    static float gradient[N];
+    static float gradient[CODEC_N];
     struct spr_codec_step step;
 
     (void)state;
-    for (size_t s = 0; s < SPR_ARRAY_LEN(all_specs); s++) {
-        spr_codec *codec = make(all_specs[s]);
+    for (size_t s = 0; s < SPR_ARRAY_LEN(codec_specs); s++) {
+        spr_codec *codec = make(codec_specs[s]);
 
-        data_fill(DATA_NORMAL, gradient, N, &rng);
+        data_fill(DATA_NORMAL, gradient, CODEC_N, &rng);
         spr_codec_begin(codec, gradient, &step);
-        size_t n = step.dense ? N : step.count;
+        size_t n = step.dense ? CODEC_N : step.count;
         const float *v = step.dense ? step.vector : step.value;
         uint32_t zero = step.vtype == SPR_V_FP32 ? 0 : step.vtype == SPR_V_FP16 ? 0xfff : 0xffff;
         for (size_t i = 0; i < n; i++)
@@ -295,27 +270,27 @@ static void sent_values_fit_their_type(void **state)
 /* Run `codec` and a twin that is never disturbed. */
 static void an_aborted_step_is_retried_with_the_same_bits(void **state)
 {
-    static float gradient[N], sent[N], twin_sent[N], before[N];
+    static float gradient[CODEC_N], sent[CODEC_N], twin_sent[CODEC_N], before[CODEC_N];
 
     (void)state;
-    for (size_t s = 0; s < SPR_ARRAY_LEN(all_specs); s++) {
-        spr_codec *codec = make(all_specs[s]), *twin = make(all_specs[s]);
+    for (size_t s = 0; s < SPR_ARRAY_LEN(codec_specs); s++) {
+        spr_codec *codec = make(codec_specs[s]), *twin = make(codec_specs[s]);
 
         for (int step = 0; step < STEPS; step++) {
-            data_fill(step == 5 ? DATA_NOT_FINITE : DATA_LAYERS, gradient, N, &rng);
+            data_fill(step == 5 ? DATA_NOT_FINITE : DATA_LAYERS, gradient, CODEC_N, &rng);
             memcpy(before, spr_codec_residual(codec), sizeof(before));
-            step_of(twin, gradient, twin_sent);
+            codec_step_of(twin, gradient, twin_sent);
             spr_codec_commit(twin);
             for (int aborts = step % 3; aborts > 0; aborts--) {
-                step_of(codec, gradient, sent);
+                codec_step_of(codec, gradient, sent);
                 assert_memory_equal(sent, twin_sent, sizeof(sent));
                 spr_codec_abort(codec);
                 /* All of the gradient is in the residual, to the bit. */
-                for (size_t i = 0; i < N; i++)
+                for (size_t i = 0; i < CODEC_N; i++)
                     assert_int_equal(data_bits(spr_codec_residual(codec)[i]),
                                      data_bits(before[i] + gradient[i]));
             }
-            step_of(codec, gradient, sent);
+            codec_step_of(codec, gradient, sent);
             assert_memory_equal(sent, twin_sent, sizeof(sent));
             spr_codec_commit(codec);
             assert_memory_equal(spr_codec_residual(codec), spr_codec_residual(twin), sizeof(sent));
@@ -327,22 +302,22 @@ static void an_aborted_step_is_retried_with_the_same_bits(void **state)
 
 static void a_dropped_step_keeps_its_gradient(void **state)
 {
-    static float first[N], second[N], both[N], sent[N], twin_sent[N];
+    static float first[CODEC_N], second[CODEC_N], both[CODEC_N], sent[CODEC_N], twin_sent[CODEC_N];
 
     (void)state;
-    for (size_t s = 0; s < SPR_ARRAY_LEN(all_specs); s++) {
-        spr_codec *codec = make(all_specs[s]), *twin = make(all_specs[s]);
+    for (size_t s = 0; s < SPR_ARRAY_LEN(codec_specs); s++) {
+        spr_codec *codec = make(codec_specs[s]), *twin = make(codec_specs[s]);
 
-        data_fill(DATA_NORMAL, first, N, &rng);
-        data_fill(DATA_NORMAL, second, N, &rng);
-        for (size_t i = 0; i < N; i++)
+        data_fill(DATA_NORMAL, first, CODEC_N, &rng);
+        data_fill(DATA_NORMAL, second, CODEC_N, &rng);
+        for (size_t i = 0; i < CODEC_N; i++)
             both[i] = first[i] + second[i];
-        step_of(codec, first, sent);
+        codec_step_of(codec, first, sent);
         spr_codec_abort(codec);
         spr_codec_drop(codec);
         assert_memory_equal(spr_codec_residual(codec), first, sizeof(first));
-        step_of(codec, second, sent);
-        step_of(twin, both, twin_sent);
+        codec_step_of(codec, second, sent);
+        codec_step_of(twin, both, twin_sent);
         assert_memory_equal(sent, twin_sent, sizeof(sent));
         spr_codec_destroy(codec);
         spr_codec_destroy(twin);
@@ -351,12 +326,12 @@ static void a_dropped_step_keeps_its_gradient(void **state)
 
 static void a_codec_runs_one_step_at_a_time(void **state)
 {
-    static float gradient[N], sent[N];
+    static float gradient[CODEC_N], sent[CODEC_N];
     struct spr_codec_step step;
     spr_codec *codec = make("topk");
 
     (void)state;
-    step_of(codec, gradient, sent);
+    codec_step_of(codec, gradient, sent);
     assert_int_equal(spr_codec_begin(codec, gradient, &step), SPR_ERR_INVALID);
     spr_codec_drop(codec); /* does not end a running step */
     assert_int_equal(spr_codec_begin(codec, gradient, &step), SPR_ERR_INVALID);
@@ -376,7 +351,7 @@ static void rounding_never_makes_an_infinity(void **state)
         {"bf16", 3.4e38f, 0x1.fep127f},  {"topk+bf16", -3.4e38f, -0x1.fep127f},
         {"topk+fp32", 3.4e38f, 3.4e38f},
     };
-    static float gradient[N], sent[N];
+    static float gradient[CODEC_N], sent[CODEC_N];
 
     (void)state;
     for (size_t c = 0; c < SPR_ARRAY_LEN(cases); c++) {
@@ -384,11 +359,11 @@ static void rounding_never_makes_an_infinity(void **state)
 
         memset(gradient, 0, sizeof(gradient));
         gradient[77] = cases[c].in;
-        step_of(codec, gradient, sent);
+        codec_step_of(codec, gradient, sent);
         assert_true(sent[77] == cases[c].out);
         spr_codec_abort(codec); /* even where rest + sent is not the sum any more */
         assert_true(spr_codec_residual(codec)[77] == cases[c].in);
-        step_of(codec, gradient, sent);
+        codec_step_of(codec, gradient, sent);
         spr_codec_commit(codec);
         assert_true(spr_codec_residual(codec)[77] == cases[c].in - cases[c].out);
         spr_codec_destroy(codec);
@@ -397,20 +372,20 @@ static void rounding_never_makes_an_infinity(void **state)
 
 static void nan_and_infinity_are_sent_and_leave_nothing_behind(void **state)
 {
-    static float gradient[N], sent[N];
+    static float gradient[CODEC_N], sent[CODEC_N];
 
     (void)state;
-    for (size_t s = 0; s < SPR_ARRAY_LEN(all_specs); s++) {
-        spr_codec *codec = make(all_specs[s]);
+    for (size_t s = 0; s < SPR_ARRAY_LEN(codec_specs); s++) {
+        spr_codec *codec = make(codec_specs[s]);
 
-        data_fill(DATA_NORMAL, gradient, N, &rng);
+        data_fill(DATA_NORMAL, gradient, CODEC_N, &rng);
         gradient[3] = NAN;
         gradient[4] = INFINITY;
-        gradient[N - 1] = -INFINITY;
-        step_of(codec, gradient, sent);
-        assert_true(isnan(sent[3]) && isinf(sent[4]) && sent[N - 1] == -INFINITY);
+        gradient[CODEC_N - 1] = -INFINITY;
+        codec_step_of(codec, gradient, sent);
+        assert_true(isnan(sent[3]) && isinf(sent[4]) && sent[CODEC_N - 1] == -INFINITY);
         spr_codec_commit(codec);
-        for (size_t i = 0; i < N; i++)
+        for (size_t i = 0; i < CODEC_N; i++)
             assert_true(isfinite(spr_codec_residual(codec)[i]));
         assert_true(spr_codec_residual(codec)[3] == 0);
         spr_codec_destroy(codec);
@@ -419,19 +394,19 @@ static void nan_and_infinity_are_sent_and_leave_nothing_behind(void **state)
 
 static void without_feedback_the_rest_is_forgotten(void **state)
 {
-    static float gradient[N], sent[N], again[N];
+    static float gradient[CODEC_N], sent[CODEC_N], again[CODEC_N];
     spr_codec *codec = make("topk:ratio=1%,feedback=off+fp16");
 
     (void)state;
-    data_fill(DATA_NORMAL, gradient, N, &rng);
-    step_of(codec, gradient, sent);
+    data_fill(DATA_NORMAL, gradient, CODEC_N, &rng);
+    codec_step_of(codec, gradient, sent);
     spr_codec_abort(codec);
-    step_of(codec, gradient, again);
+    codec_step_of(codec, gradient, again);
     assert_memory_equal(sent, again, sizeof(sent));
     spr_codec_commit(codec);
-    for (size_t i = 0; i < N; i++)
+    for (size_t i = 0; i < CODEC_N; i++)
         assert_true(spr_codec_residual(codec)[i] == 0);
-    step_of(codec, gradient, again);
+    codec_step_of(codec, gradient, again);
     assert_memory_equal(sent, again, sizeof(sent));
     spr_codec_destroy(codec);
 }

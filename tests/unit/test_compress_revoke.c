@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Codecs: a step that was committed here and has failed elsewhere is taken back.
+ */
+#include "compress/codec.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/util.h"
+#include "tests/unit/codec_steps.h"
+#include "tests/unit/compress_data.h"
+
+#define N CODEC_N
+
+static struct spr_rng rng;
+
+static spr_codec *make(const char *spec)
+{
+    static const spr_layout layout = {.id = 1, .name = "w", .rows = N, .columns = 1};
+    spr_codec *codec = NULL;
+
+    assert_int_equal(spr_codec_create(spec, &layout, 1, &codec), SPR_OK);
+    return codec;
+}
+
+/* Whole numbers whose sums are exact, but too long for fp16 and bf16. */
+static void fill(float *gradient)
+{
+    data_fill(DATA_SMALL_INTEGERS, gradient, N, &rng);
+    for (size_t i = 0; i < N; i++)
+        gradient[i] *= 1001;
+}
+
+static void a_revoked_step_is_retried_with_the_same_bits(void **state)
+{
+    static float gradient[N], sent[N], twin_sent[N], before[N];
+
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(codec_specs); s++) {
+        spr_codec *codec = make(codec_specs[s]), *twin = make(codec_specs[s]);
+
+        for (int step = 0; step < 12; step++) {
+            data_fill(step == 5 ? DATA_NOT_FINITE : DATA_LAYERS, gradient, N, &rng);
+            memcpy(before, spr_codec_residual(codec), sizeof(before));
+            codec_step_of(twin, gradient, twin_sent);
+            spr_codec_commit(twin);
+            codec_step_of(codec, gradient, sent);
+            spr_codec_commit(codec);
+            for (int revokes = step % 3; revokes > 0; revokes--) {
+                spr_codec_revoke(codec);
+                for (size_t i = 0; i < N; i++)
+                    if (isfinite(gradient[i]))
+                        assert_int_equal(data_bits(spr_codec_residual(codec)[i]),
+                                         data_bits(before[i] + gradient[i]));
+                codec_step_of(codec, gradient, sent);
+                assert_memory_equal(sent, twin_sent, sizeof(sent));
+                spr_codec_commit(codec);
+            }
+            assert_memory_equal(spr_codec_residual(codec), spr_codec_residual(twin), sizeof(sent));
+        }
+        spr_codec_destroy(codec);
+        spr_codec_destroy(twin);
+    }
+}
+
+static void with_a_later_step_begun_both_stay_in_the_residual(void **state)
+{
+    static float first[N], second[N], sent[N], again[N];
+
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(codec_specs); s++) {
+        spr_codec *codec = make(codec_specs[s]);
+
+        fill(first);
+        fill(second);
+        codec_step_of(codec, first, sent);
+        spr_codec_commit(codec);
+        codec_step_of(codec, second, again);
+        spr_codec_abort(codec);
+        spr_codec_revoke(codec);
+        for (size_t i = 0; i < N; i++)
+            assert_true(spr_codec_residual(codec)[i] == first[i] + second[i]);
+        /* The older one is retried, as often as it takes. */
+        for (int aborts = 0; aborts < 2; aborts++) {
+            codec_step_of(codec, second, again);
+            assert_memory_equal(again, sent, sizeof(sent));
+            spr_codec_abort(codec);
+            for (size_t i = 0; i < N; i++)
+                assert_true(spr_codec_residual(codec)[i] == first[i] + second[i]);
+        }
+        codec_step_of(codec, second, again);
+        assert_memory_equal(again, sent, sizeof(sent));
+        spr_codec_commit(codec);
+        for (size_t i = 0; i < N; i++)
+            assert_true(spr_codec_residual(codec)[i] == first[i] + second[i] - sent[i]);
+        spr_codec_destroy(codec);
+    }
+}
+
+/* Whatever happens to its steps: what went in was sent, or is there. */
+static void nothing_is_lost_or_sent_twice_in_any_order_of_events(void **state)
+{
+    static float gradient[N], sent[N], last_sent[N];
+    static double in[N], out[N];
+
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(codec_specs); s++) {
+        spr_codec *codec = make(codec_specs[s]);
+        bool absorbed = false, revocable = false;
+
+        memset(in, 0, sizeof(in));
+        memset(out, 0, sizeof(out));
+        for (int step = 0; step < 60; step++) {
+            fill(gradient);
+            for (size_t i = 0; i < N && !absorbed; i++)
+                in[i] += gradient[i];
+            codec_step_of(codec, gradient, sent);
+            absorbed = spr_rng_below(&rng, 3) == 0;
+            if (absorbed) {
+                spr_codec_abort(codec);
+            } else {
+                spr_codec_commit(codec);
+                memcpy(last_sent, sent, sizeof(sent));
+                revocable = true;
+                for (size_t i = 0; i < N; i++)
+                    out[i] += sent[i];
+            }
+            if (absorbed && spr_rng_below(&rng, 3) == 0) {
+                spr_codec_drop(codec);
+                absorbed = false;
+            }
+            if (spr_rng_below(&rng, 3) == 0) {
+                spr_codec_revoke(codec);
+                absorbed |= revocable;
+                for (size_t i = 0; i < N && revocable; i++)
+                    out[i] -= last_sent[i];
+                revocable = false;
+            }
+            for (size_t i = 0; i < N; i++)
+                if (in[i] != out[i] + spr_codec_residual(codec)[i])
+                    fail_msg("%s, step %d, element %zu", codec_specs[s], step, i);
+        }
+        spr_codec_destroy(codec);
+    }
+}
+
+static void only_what_was_committed_can_be_revoked(void **state)
+{
+    static float gradient[N], sent[N], again[N], saved[N + 1000];
+    size_t bytes = sizeof(saved);
+    spr_codec *codec = make("topk:ratio=1%+fp16");
+
+    (void)state;
+    fill(gradient);
+    spr_codec_revoke(codec);
+    codec_step_of(codec, gradient, sent);
+    spr_codec_revoke(codec); /* it runs */
+    spr_codec_commit(codec);
+    assert_int_equal(spr_codec_save(codec, saved, &bytes), SPR_OK);
+    assert_int_equal(spr_codec_load(codec, saved, bytes), SPR_OK);
+    memcpy(again, spr_codec_residual(codec), sizeof(again));
+    spr_codec_revoke(codec); /* a step of a state that is gone */
+    assert_memory_equal(again, spr_codec_residual(codec), sizeof(again));
+    spr_codec_destroy(codec);
+}
+
+static void a_revoked_step_that_was_not_finite_leaves_no_nan_when_it_is_retried(void **state)
+{
+    static float gradient[N], next[N], sent[N];
+
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(codec_specs); s++) {
+        spr_codec *codec = make(codec_specs[s]);
+
+        fill(gradient);
+        fill(next);
+        gradient[3] = NAN;
+        gradient[4] = INFINITY;
+        codec_step_of(codec, gradient, sent);
+        spr_codec_commit(codec);
+        codec_step_of(codec, next, sent);
+        spr_codec_abort(codec);
+        spr_codec_revoke(codec);
+        codec_step_of(codec, next, sent);
+        assert_true(isnan(sent[3]) && isinf(sent[4]));
+        spr_codec_commit(codec);
+        for (size_t i = 0; i < N; i++)
+            assert_true(isfinite(spr_codec_residual(codec)[i]));
+        spr_codec_destroy(codec);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_revoked_step_is_retried_with_the_same_bits),
+        cmocka_unit_test(with_a_later_step_begun_both_stay_in_the_residual),
+        cmocka_unit_test(nothing_is_lost_or_sent_twice_in_any_order_of_events),
+        cmocka_unit_test(only_what_was_committed_can_be_revoked),
+        cmocka_unit_test(a_revoked_step_that_was_not_finite_leaves_no_nan_when_it_is_retried),
+    };
+
+    rng.seed = spr_rng_test_seed();
+    printf("SPARRING_SEED=%llu\n", (unsigned long long)rng.seed);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
