@@ -246,6 +246,8 @@ static spr_status compressed_post(spr_comm *comm, spr_codec *codec, float *gradi
 
     spr_error_clear(spr_thread_error());
     status = comm ? spr_collective_check(comm, options, request) : SPR_OK;
+    if (status == SPR_OK && comm && codec)
+        spr_outcome_claim(comm, codec);
     if (status == SPR_OK)
         status = compressed_plan(&plan, comm, codec, gradient, op, options);
     if (status)

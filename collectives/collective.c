@@ -163,12 +163,17 @@ static void request_put(spr_request *rq)
     spr_list_push_front(&rq->comm->spare, &rq->node);
 }
 
-/* The last operation up to which all have ended here. */
-static uint32_t completed(const spr_comm *comm)
+static void end_step(spr_request *rq, spr_status status)
 {
-    if (spr_list_empty(&comm->running))
-        return comm->next_operation - 1;
-    return spr_list_entry(comm->running.next, spr_request, node)->operation - 1;
+    if (!rq->codec)
+        return;
+    if (status == SPR_OK) {
+        spr_codec_commit(rq->codec);
+        spr_outcome_committed(rq->comm, rq->codec, rq->operation);
+    } else {
+        spr_codec_abort(rq->codec);
+    }
+    rq->codec = NULL;
 }
 
 static void complete(spr_request *rq, spr_status status)
@@ -188,16 +193,14 @@ static void complete(spr_request *rq, spr_status status)
     if (comm->error.status && status == comm->error.status)
         comm->cause_told = true;
     if (!comm->error.status)
-        comm->completed = completed(comm);
+        spr_outcome_add(&comm->done, rq->operation);
     if (status < 0 && status != SPR_ERR_TOO_SMALL)
         comm->counters.failures++;
     else
         comm->counters.collectives++;
     spr_trace_add(comm->trace, now, SPR_EV_COMPLETE, -1, rq->operation, (uint64_t)(uint32_t)status,
                   now - rq->posted_ns);
-    if (rq->codec)
-        (status == SPR_OK ? spr_codec_commit : spr_codec_abort)(rq->codec);
-    rq->codec = NULL;
+    end_step(rq, status);
     if (rq->on_complete)
         rq->on_complete(rq->on_complete_ctx, status);
     pthread_cond_broadcast(&comm->changed);

@@ -115,6 +115,7 @@ spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
     spr_list_init(&comm->finished);
     spr_list_init(&comm->spare);
     spr_list_init(&comm->news);
+    spr_list_init(&comm->codecs);
     spr_memory_init(&comm->memory);
     spr_pool_init(&comm->buffers, SPR_FRAME_MAX_PAYLOAD, BUFFERS_PER_BLOCK, 0);
     comm->buffers.grown = on_buffers;
@@ -156,6 +157,7 @@ void spr_comm_free(spr_comm *comm)
 {
     struct spr_list *lists[] = {&comm->running, &comm->finished, &comm->spare};
 
+    spr_outcome_close(comm);
     /* First, since their queues hold frames of requests. */
     for (int i = 0; i < comm->transport_count; i++)
         comm->transports[i]->ops->close(comm->transports[i]);

@@ -17,6 +17,7 @@
 #include <sparring/sparring.h>
 
 #include "base/list.h"
+#include "collectives/outcome.h"
 #include "transport/bootstrap/bootstrap.h"
 #include "transport/channel.h"
 #include "transport/memory.h"
@@ -73,7 +74,8 @@ struct spr_comm {
     struct spr_past *past;    /* [SPR_PAST] operations posted lately */
     struct spr_membership *membership;
     uint32_t next_operation;
-    uint32_t completed; /* all operations up to this one have succeeded here */
+    struct spr_outcome done; /* operations that have ended here, and not by a failure of all */
+    struct spr_list codecs;  /* whose last step may be taken back */
     uint64_t next_timer_ns;
     pid_t pid; /* of the process that made it */
     bool closing;

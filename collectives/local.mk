@@ -21,6 +21,8 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/halves.c \
 	collectives/membership.c \
 	collectives/membership.h \
+	collectives/outcome.c \
+	collectives/outcome.h \
 	collectives/query.c \
 	collectives/record.c \
 	collectives/reduce.c \

@@ -15,19 +15,23 @@ enum { VIEW_SHRINKING = 1, VIEW_READY = 2 };
 
 /* Payload of a VIEW frame. Bitmaps are indexed by peer. */
 struct view {
-    uint32_t epoch; /* the sender's; what follows up to `out` is how that epoch began */
-    uint32_t first_operation, last_common;
+    uint32_t epoch;            /* the sender's */
+    uint32_t first_operation;  /* of that epoch */
+    struct spr_outcome common; /* operations of earlier ones that are complete on all its members */
+    uint8_t out[MAP_BYTES];    /* no members of that epoch */
     uint32_t flags;
-    uint32_t next_operation, completed; /* SHRINKING: the sender's own */
-    uint8_t out[MAP_BYTES];             /* no members of that epoch */
-    uint8_t lost[MAP_BYTES];            /* SHRINKING: no members of the next one */
-    uint8_t silent[MAP_BYTES];          /* of these: without proof of death */
+    uint32_t next_operation;   /* SHRINKING: the sender's own */
+    struct spr_outcome done;   /* SHRINKING: operations that are complete there */
+    uint8_t lost[MAP_BYTES];   /* SHRINKING: no members of the next epoch */
+    uint8_t silent[MAP_BYTES]; /* of these: without proof of death */
 };
 _Static_assert(sizeof(struct view) <= SPR_NOTE_BYTES, "a view fits the channel's own frames");
 
 struct member {
     bool told, ready; /* what it said of this epoch */
-    uint32_t next_operation, completed;
+    bool parted;      /* it is in an epoch without this rank: whatever ends its connection */
+    uint32_t next_operation;
+    struct spr_outcome done;
     uint8_t lost[MAP_BYTES];
 };
 
@@ -36,7 +40,7 @@ struct spr_membership {
     struct view self; /* what this rank says; in an epoch, `lost` only grows */
     bool changed;     /* ... since it was said last */
     int coordinator;
-    uint64_t since_ns, patience_ns; /* when we began to wait for the others */
+    uint64_t since_ns, patience_ns; /* since when nothing has changed */
     int redo;
     struct member *members; /* [world] */
     int *rank_of;           /* [world] */
@@ -79,10 +83,11 @@ static void tell(spr_comm *comm, int peer)
         spr_channel_note(&comm->channel, peer, SPR_FRAME_VIEW, 0, 0, 0, &m->self, sizeof m->self);
 }
 
-static void tell_all(spr_comm *comm)
+/* `but`: not those. */
+static void tell_all(spr_comm *comm, const uint8_t *but)
 {
     for (int i = 0; i < comm->world; i++)
-        if (!has(comm->membership->self.out, i))
+        if (!has(but, i))
             tell(comm, i);
 }
 
@@ -123,10 +128,12 @@ static void look_around(spr_comm *comm)
         if (i == comm->channel.rank || has(m->self.out, i))
             continue;
         if (p->down || said_bye)
-            lose(comm, i, !p->dead && !said_bye, said_bye ? "it has left" : "its connection ended");
+            lose(comm, i, (!p->dead && !said_bye) || m->members[i].parted,
+                 said_bye ? "it has left" : "its connection ended");
     }
     if (blamed >= 0 && blamed != comm->channel.rank)
-        lose(comm, blamed, !comm->channel.peers[blamed].dead, "it is reported lost");
+        lose(comm, blamed, !comm->channel.peers[blamed].dead || m->members[blamed].parted,
+             "it is reported lost");
 }
 
 static int lowest_left(const spr_comm *comm)
@@ -157,27 +164,32 @@ static bool is_quorate(const spr_comm *comm)
 
 /* The next epoch ------------------------------------------------------------------------------- */
 
-/* This rank is in the epoch that m->self describes now. */
-static void enter(spr_comm *comm)
+/* This rank is in the epoch that `next` describes. */
+static void enter(spr_comm *comm, const struct view *next)
 {
     struct spr_membership *m = comm->membership;
-    struct view *v = &m->self;
+    struct view *v = &m->self, last = m->self;
     int size = 0;
 
-    m->redo += (int)(v->completed - v->last_common);
-    v->completed = v->last_common; /* counted */
+    v->epoch = next->epoch;
+    v->first_operation = next->first_operation;
+    v->common = next->common;
+    memcpy(v->out, next->out, sizeof v->out);
+    m->redo += spr_outcome_surplus(&comm->done, &v->common);
+    spr_outcome_revoke(comm, &v->common);
     for (int i = 0; i < comm->world; i++) {
         m->rank_of[i] = has(v->out, i) ? -1 : size;
         if (!has(v->out, i))
             comm->ids[size++] = i;
         else if (comm->watch)
             spr_watch_forget(comm->watch, i);
-        memset(&m->members[i], 0, sizeof m->members[i]);
+        m->members[i] = (struct member){.parted = m->members[i].parted};
     }
     comm->size = size;
     comm->rank = m->rank_of[comm->channel.rank];
     comm->next_operation = v->first_operation;
-    comm->completed = v->first_operation - 1; /* what failed is never completed */
+    comm->done =
+        (struct spr_outcome){.completed = v->first_operation - 1}; /* of this epoch: none */
     comm->cause_told = false;
     comm->loss.pending = false;
     spr_error_clear(&comm->error);
@@ -190,7 +202,8 @@ static void enter(spr_comm *comm)
         v->silent[i] &= v->out[i];
     m->since_ns = spr_now_ns(comm->clock);
     m->coordinator = -1;
-    tell_all(comm);
+    /* The expelled learn it, too, if they can hear. */
+    tell_all(comm, last.out);
     /* Who died between the agreement and now. */
     for (int r = 0; r < size; r++) {
         const struct spr_channel_peer *p = &comm->channel.peers[comm->ids[r]];
@@ -202,41 +215,20 @@ static void enter(spr_comm *comm)
 /* As coordinator: all that are left have told the same set. */
 static void lead(spr_comm *comm)
 {
-    struct spr_membership *m = comm->membership;
-    struct view *v = &m->self;
-    uint32_t next = comm->next_operation, common = v->completed;
-    uint8_t before[MAP_BYTES];
+    const struct spr_membership *m = comm->membership;
+    struct view next = {
+        .epoch = m->self.epoch + 1, .first_operation = comm->next_operation, .common = comm->done};
 
-    memcpy(before, v->out, sizeof before);
+    memcpy(next.out, m->self.lost, sizeof next.out);
     for (int i = 0; i < comm->world; i++) {
-        if (has(v->lost, i) || i == comm->channel.rank)
+        const struct member *member = &m->members[i];
+        if (has(next.out, i) || i == comm->channel.rank)
             continue;
-        if ((int32_t)(m->members[i].next_operation - next) > 0)
-            next = m->members[i].next_operation;
-        if ((int32_t)(m->members[i].completed - common) < 0)
-            common = m->members[i].completed;
+        if ((int32_t)(member->next_operation - next.first_operation) > 0)
+            next.first_operation = member->next_operation;
+        spr_outcome_intersect(&next.common, &member->done);
     }
-    v->epoch++;
-    v->first_operation = next;
-    v->last_common = common;
-    v->flags = 0;
-    memcpy(v->out, v->lost, sizeof v->out);
-    /* The expelled learn it, too, if they can hear. */
-    for (int i = 0; i < comm->world; i++)
-        if (!has(before, i))
-            tell(comm, i);
-    enter(comm);
-}
-
-static void follow(spr_comm *comm, const struct view *theirs)
-{
-    struct spr_membership *m = comm->membership;
-
-    m->self.epoch = theirs->epoch;
-    m->self.first_operation = theirs->first_operation;
-    m->self.last_common = theirs->last_common;
-    memcpy(m->self.out, theirs->out, sizeof m->self.out);
-    enter(comm);
+    enter(comm, &next);
 }
 
 /* Calls ---------------------------------------------------------------------------------------- */
@@ -290,11 +282,12 @@ static void gather(spr_comm *comm, uint64_t now)
             complete = false;
             add(mute, i);
         }
-    for (int i = 0; late && i < comm->world; i++)
-        if (has(mute, i) && (leads || i == m->coordinator))
+    for (int i = 0; late && leads && i < comm->world; i++)
+        if (has(mute, i))
             lose(comm, i, true, "it does not answer");
-    if (late && !leads && complete)
-        lose(comm, m->coordinator, true, "it does not lead");
+    if (late && !leads)
+        lose(comm, m->coordinator, true,
+             has(mute, m->coordinator) ? "it does not answer" : "it does not lead");
     if (late)
         m->since_ns = now;
     if (!leads || !complete || m->changed)
@@ -321,15 +314,15 @@ spr_status spr_membership_step(spr_comm *comm)
     lowest = lowest_left(comm);
     if (lowest != m->coordinator) {
         m->coordinator = lowest;
-        m->since_ns = now;
         m->changed = true;
     }
     if (m->changed) {
         m->changed = false;
+        m->since_ns = now;
         m->self.flags = VIEW_SHRINKING;
         m->self.next_operation = comm->next_operation;
-        m->self.completed = comm->completed;
-        tell_all(comm);
+        m->self.done = comm->done;
+        tell_all(comm, m->self.out);
     }
     gather(comm, now);
     return SPR_IN_PROGRESS;
@@ -347,16 +340,19 @@ void spr_membership_view(spr_comm *comm, int peer, const void *data, size_t byte
         return;
     }
     memcpy(&v, data, sizeof v);
-    if (has(m->self.lost, peer))
+    if (has(m->self.lost, peer)) {
+        member->parted |= has(v.out, comm->channel.rank);
         return;
-    if (v.epoch == m->self.epoch + 1 && has(v.out, comm->channel.rank)) {
+    }
+    /* Also where this rank began, as coordinator, an epoch that nobody follows it into. */
+    if ((int32_t)(v.epoch - m->self.epoch) >= 0 && has(v.out, comm->channel.rank)) {
         m->expelled = true;
         spr_comm_fail(comm, SPR_ERR_EXPELLED, comm->rank, -1, "the others went on without it");
         return;
     }
     /* Its group cannot have formed without this rank, which said nothing before it was idle. */
     if (v.epoch == m->self.epoch + 1 && m->active && spr_list_empty(&comm->running)) {
-        follow(comm, &v);
+        enter(comm, &v);
     } else if (v.epoch + 1 == m->self.epoch) {
         tell(comm, peer); /* it was left behind; what it says is of the past */
         return;
@@ -368,7 +364,7 @@ void spr_membership_view(spr_comm *comm, int peer, const void *data, size_t byte
         return;
     member->told = member->ready = true;
     member->next_operation = v.next_operation;
-    member->completed = v.completed;
+    member->done = v.done;
     memcpy(member->lost, v.lost, sizeof member->lost);
     for (int i = 0; i < comm->world; i++) {
         if (!has(v.lost, i))
@@ -383,8 +379,9 @@ void spr_membership_view(spr_comm *comm, int peer, const void *data, size_t byte
                       "it called spr_comm_shrink()");
 }
 
-int spr_membership_redo(const spr_comm *comm, uint32_t *last_common)
+int spr_membership_redo(const spr_comm *comm) { return comm->membership->redo; }
+
+const struct spr_outcome *spr_membership_common(const spr_comm *comm)
 {
-    *last_common = comm->membership->self.last_common;
-    return comm->membership->redo;
+    return &comm->membership->self.common;
 }

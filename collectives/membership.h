@@ -49,7 +49,9 @@ spr_status spr_membership_step(spr_comm *comm);
 void spr_membership_end(spr_comm *comm);
 /* A VIEW frame arrived. */
 void spr_membership_view(spr_comm *comm, int peer, const void *data, size_t bytes);
-/* Operations that were completed here and are not complete everywhere; the last one that is. */
-int spr_membership_redo(const spr_comm *comm, uint32_t *last_common);
+/* Since begin(): how many operations were completed here and are not complete everywhere. */
+int spr_membership_redo(const spr_comm *comm);
+/* When this epoch began: the operations of earlier ones that are complete on all its members. */
+const struct spr_outcome *spr_membership_common(const spr_comm *comm);
 
 #endif

@@ -66,7 +66,8 @@ spr_status spr_comm_shrink(spr_comm *comm, double patience_s, spr_shrink_info *i
     if (status == SPR_OK) {
         result.epoch = comm->channel.epoch;
         result.lost = before - comm->size;
-        result.redo = spr_membership_redo(comm, &result.last_operation);
+        result.redo = spr_membership_redo(comm);
+        result.last_operation = spr_membership_common(comm)->completed;
         spr_info(SPR_SUB_COLL, "rank %d of %d is rank %d of %d in epoch %u", rank, before,
                  comm->rank, comm->size, result.epoch);
     } else {

@@ -40,6 +40,7 @@ tcp_nodes = tests/multi/tcp_node.c tests/multi/tcp_node.h tests/multi/tcp_world.
 test_programs += \
 	tests/unit/test_auth \
 	tests/unit/test_identity \
+	tests/unit/test_outcome \
 	tests/unit/test_ranks \
 	tests/unit/test_secret \
 	tests/multi/test_bootstrap \

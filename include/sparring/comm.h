@@ -89,7 +89,8 @@ typedef struct spr_shrink_info {
      * result of every operation up to this one that did not fail before. */
     uint32_t last_operation;
     /* How many later ones this rank has a result of, which others that are left have not. More than
-     * 0: do not apply these, or restore the model from a rank on which it is 0. */
+     * 0: do not apply these, or restore the model from a rank on which it is 0; codecs have taken
+     * back what they sent in them. */
     int redo;
 } spr_shrink_info;
 
@@ -101,8 +102,10 @@ typedef struct spr_shrink_info {
 /*
  * After a failure (or at any time): go on with the ranks that are left. Every one of them calls it;
  * a rank that has not noticed the failure yet does with its next operation, which returns REVOKED.
- * Running requests end first, as after spr_comm_abort(). All that are left agree on who that is;
- * ranks are renumbered, in the same order. The next operation works.
+ * Running requests end first, as after spr_comm_abort(). All that are left agree on who that is and
+ * on what has succeeded: an operation that one of them lacks has failed for all. Codecs of such
+ * operations take back what they sent (spr_compressed_allreduce); no other call may use a codec of
+ * this communicator meanwhile. Ranks are renumbered, in the same order. The next operation works.
  *
  * A rank from which nothing is heard for patience_s seconds (0: init_timeout_s) is given up. Of a
  * network that was cut in two, the part with more ranks goes on, of two halves the one with the

@@ -4,8 +4,8 @@
  * of small whole numbers).
  *
  * Where a step succeeded, its result is the sum of what all ranks sent, also of those that failed.
- * Where it failed, the codec's state is that of one that never ran it, and a retry sends the same
- * bits and gives the sum of an undisturbed run.
+ * Where it failed, or was taken back by a shrink, the codec's state is that of one that never ran
+ * it, and a retry sends the same bits and gives the sum of an undisturbed run.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,14 +16,16 @@
 
 #define LIMIT_NS 3600000000000ull
 
-/* The first step of a rank that did not end well; `operations` when all did. */
-static int broken_step(const struct schedule_play *play, int r)
+static bool went_well(const struct schedule_call *c)
 {
-    int k = 0;
+    return c->ended && c->status == SPR_OK && !c->revoked;
+}
 
-    while (
-        k < play->schedule.operations &&
-        (!play->call[r][k].before || (play->call[r][k].ended && play->call[r][k].status == SPR_OK)))
+/* The first step of a rank from `k` on that did not end well; `operations` when all did. */
+static int broken_step(const struct schedule_play *play, int r, int k)
+{
+    while (k < play->schedule.operations &&
+           (!play->call[r][k].before || went_well(&play->call[r][k])))
         k++;
     return k;
 }
@@ -51,6 +53,21 @@ static bool same_step(const struct spr_codec_step *a, const struct spr_codec_ste
            !memcmp(a->value, b->value, a->count * sizeof *a->value);
 }
 
+/* Is `a` what `b` is, and besides what the step behind a revoked one had absorbed? */
+static bool same_residual(const struct schedule_play *play, int r, int broken, const float *a,
+                          const float *b)
+{
+    const struct schedule *s = &play->schedule;
+    int later = play->call[r][broken].revoked ? broken_step(play, r, broken + 1) : s->operations;
+
+    if (later == s->operations || !play->call[r][later].ended)
+        return !memcmp(a, b, s->codec_elements * sizeof *a);
+    for (size_t i = 0; i < s->codec_elements; i++)
+        if (a[i] != b[i] + gradient(play, r, later)[i])
+            return false;
+    return true;
+}
+
 /* Retry the broken step with the codec that failed and with one that never did. The codec is as
  * after the failure then; call.sent is what it sends. */
 static bool check_retry(struct schedule_play *play, int r, int broken)
@@ -74,10 +91,12 @@ static bool check_retry(struct schedule_play *play, int r, int broken)
     spr_codec_begin(play->codec[r], gradient(play, r, broken), &step);
     spr_codec_begin(fresh, gradient(play, r, broken), &other);
     spread(&step, play->call[r][broken].sent, n);
-    same =
-        same_step(&step, &other, n) &&
-        !memcmp(spr_codec_residual(fresh), spr_codec_residual(play->codec[r]), n * sizeof(float));
-    spr_codec_abort(play->codec[r]);
+    same = same_step(&step, &other, n);
+    spr_codec_commit(fresh);
+    spr_codec_commit(play->codec[r]);
+    same = same && same_residual(play, r, broken, spr_codec_residual(play->codec[r]),
+                                 spr_codec_residual(fresh));
+    spr_codec_revoke(play->codec[r]);
     spr_codec_destroy(fresh);
     return same || schedule_fail(play, r, broken, "a retry would send something else");
 }
@@ -154,7 +173,7 @@ bool schedule_check_codecs(struct schedule_play *play)
     for (int r = 0; r < s->ranks; r++) {
         if (!play->codec[r])
             return true;
-        broken[r] = broken_step(play, r);
+        broken[r] = broken_step(play, r, 0);
         least = broken[r] < least ? broken[r] : least;
         most = broken[r] > most ? broken[r] : most;
         if (broken[r] < s->operations && !schedule_mismatches(s) &&

@@ -142,6 +142,7 @@ struct schedule_call {
     uint64_t posted_ns, ended_ns;
     /* Compressed: the residual before the call, and what was sent once it ended well. */
     float *before, *sent;
+    bool revoked; /* it succeeded, and a shrink took that back */
 };
 
 struct schedule_play {
@@ -156,6 +157,7 @@ struct schedule_play {
     uint64_t leave_ns[SCHEDULE_RANKS];     /* then it closes its links */
     int64_t live, live_bytes, most_bytes;  /* of memory: before, and at most */
     bool failed;                           /* a communicator did */
+    int revoked;                           /* steps of codecs that were taken back */
     int deadlines, right_deadlines;        /* errors, and those that name one who is at fault */
     char failure[1024];
 };

@@ -263,18 +263,31 @@ static void tell_of_the_dead(struct world *w)
             w->comms[r]->channel.peers[dead].dead = true;
 }
 
+static void look_at_epochs(struct world *w)
+{
+    for (int r = 0; r < w->ranks; r++) {
+        uint32_t epoch = w->comms[r] ? w->comms[r]->channel.epoch : 0;
+        if (w->comms[r] && epoch != w->epochs[r] && w->epochs[r] && w->entered)
+            w->entered(w->entered_ctx, r);
+        w->epochs[r] = epoch;
+    }
+}
+
 bool world_shrink(struct world *w, const uint64_t *delays_ns, uint64_t patience_ns,
                   uint64_t limit_ns, spr_status *statuses)
 {
     const struct spr_clock *clock = spr_sim_clock(w->sim);
-    uint64_t start = spr_now_ns(clock);
+    uint64_t start = spr_now_ns(clock), over_ns = 0;
+    uint64_t quiet_ns = (uint64_t)(300e6 * spr_time_factor());
     bool begun[WORLD_MAX] = {false};
 
     for (int r = 0; r < w->ranks; r++)
         statuses[r] = SPR_IN_PROGRESS;
+    look_at_epochs(w);
     for (uint64_t round = 0;; round++) {
         bool moved = progress_all(w, round) > 0, over = true;
         uint64_t now = spr_now_ns(clock);
+        look_at_epochs(w);
         tell_of_the_dead(w);
         for (int r = 0; r < w->ranks; r++) {
             if (!spr_sim_runs(w->sim, r))
@@ -292,15 +305,18 @@ bool world_shrink(struct world *w, const uint64_t *delays_ns, uint64_t patience_
                 moved |= statuses[r] != SPR_IN_PROGRESS;
                 if (statuses[r] != SPR_IN_PROGRESS)
                     spr_membership_end(w->comms[r]);
+                look_at_epochs(w);
             }
             over &= statuses[r] != SPR_IN_PROGRESS;
         }
-        if (over)
+        /* A link that is lost just now, or cut behind those who are left out, is noticed. */
+        over_ns = !over ? 0 : over_ns ? over_ns : now;
+        if (over && now >= over_ns + quiet_ns && spr_sim_is_quiet(w->sim))
             return true;
         if (moved)
             continue;
         if (now >= limit_ns)
             return false;
-        spr_sim_sleep(w->sim, now + 1000000);
+        spr_sim_sleep(w->sim, now + (over ? quiet_ns / 4 : 1000000));
     }
 }

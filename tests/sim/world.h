@@ -30,6 +30,10 @@ struct world {
     struct liar *liar;          /* or NULL */
     spr_request *requests[WORLD_MAX];
     spr_status results[WORLD_MAX]; /* of the last world_run */
+    /* Called by world_shrink when a rank is in a new epoch; NULL: nobody wants to know. */
+    void (*entered)(void *ctx, int rank);
+    void *entered_ctx;
+    uint32_t epochs[WORLD_MAX];
 };
 
 /* All links up. Aborts the test on failure. */
