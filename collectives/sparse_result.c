@@ -7,19 +7,6 @@
 
 #include "collectives/sparse.h"
 
-/* Zero the blocks of a window in the dense result, just before its entries are written. */
-static void clear_window(const struct spr_blocks *b, uint32_t owner, uint32_t w, float *dense)
-{
-    uint64_t local = (uint64_t)w << SPR_WINDOW_LOG2;
-    uint64_t end = local + spr_blocks_window_len(b, owner, w);
-    uint64_t block = (uint64_t)1 << b->block_log2;
-
-    for (; local < end; local += block) {
-        uint64_t n = end - local < block ? end - local : block;
-        memset(dense + spr_blocks_global(b, owner, local), 0, n * sizeof *dense);
-    }
-}
-
 static spr_status keep(spr_request *rq, int owner, const void *data, size_t bytes)
 {
     struct spr_sparse_state *s = rq->state;
@@ -61,12 +48,9 @@ spr_status spr_sparse_result(spr_request *rq, int owner, uint32_t first_window, 
     *next_window = first_window + c.windows;
     if (owner != rq->comm->rank)
         s->union_entries += c.count;
-    if (rq->plan.dense) {
-        for (uint32_t w = first_window; w < *next_window; w++) {
-            clear_window(&s->blocks, (uint32_t)owner, w, rq->plan.dense);
-            spr_chunk_scatter(&c, 1.0f, rq->plan.dense);
-        }
-    }
+    if (rq->plan.dense)
+        for (uint32_t w = first_window; w < *next_window; w++)
+            spr_chunk_fill(&c, rq->plan.dense);
     return rq->plan.list ? keep(rq, owner, data, bytes) : SPR_OK;
 }
 
@@ -92,7 +76,7 @@ static void read_window(const spr_request *rq, struct reader *r, uint32_t owner,
         (void)spr_chunk_open(&r->chunk, r->kept->data, r->kept->bytes, &s->blocks, owner, w, &why);
         r->open = true;
     }
-    r->count = spr_chunk_list(&r->chunk, 1.0f, r->index, r->value, s->span);
+    r->count = spr_chunk_list(&r->chunk, r->index, r->value, s->span);
     if (w + 1 == r->chunk.first_window + r->chunk.windows) {
         r->open = false;
         r->kept = r->kept->next;

@@ -112,11 +112,11 @@ spr_status spr_chunk_open(struct spr_chunk *c, const void *data, size_t bytes,
 /* Visit the next window: acc[pos] += value for each entry, touched bit set. acc: SPR_WINDOW floats,
  * touched: SPR_WINDOW / 64 words; of a shorter window its length, rounded up to 64. */
 void spr_chunk_add(struct spr_chunk *c, float *acc, uint64_t *touched);
-/* Visit the next window: dense[global position] = value * scale. */
-void spr_chunk_scatter(struct spr_chunk *c, float scale, float *dense);
-/* Visit the next window: append its entries as (global index, value * scale) to index/value, which
- * have room for `room`; returns the entries in the window (nothing is written past room). */
-size_t spr_chunk_list(struct spr_chunk *c, float scale, uint32_t *index, float *value, size_t room);
+/* Visit the next window: dense[global position] = value, +0 where there is none. */
+void spr_chunk_fill(struct spr_chunk *c, float *dense);
+/* Visit the next window: append its entries as (global index, value) to index/value, which have
+ * room for `room`; returns the entries in the window (nothing is written past room). */
+size_t spr_chunk_list(struct spr_chunk *c, uint32_t *index, float *value, size_t room);
 
 /* Union of a window: emit the touched entries in order, clear acc and touched behind. Returns the
  * number. pos/val have room for SPR_WINDOW + 16 entries. len: positions in the window. */

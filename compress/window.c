@@ -202,19 +202,66 @@ static inline uint64_t map_global(const struct window_map *m, uint32_t pos)
     return m->base + (pos >> m->log2) * m->stride + (pos & m->mask);
 }
 
-void spr_chunk_scatter(struct spr_chunk *c, float scale, float *dense)
+/* Positions at .. at + *n of a window lie side by side, to the end of their block. */
+static float *block_at(const struct window_map *m, float *dense, uint32_t at, uint32_t len,
+                       uint32_t *n)
+{
+    uint32_t block = m->mask + 1 - (at & m->mask);
+
+    *n = block < len - at ? block : len - at;
+    return dense + map_global(m, at);
+}
+
+static uint32_t clear_block(const struct window_map *map, float *dense, uint32_t at, uint32_t len)
+{
+    uint32_t n;
+    float *out = block_at(map, dense, at, len, &n);
+
+    spr_kernels()->clear(out, n);
+    return n;
+}
+
+static void fill_bitmap(struct spr_chunk *c, const struct window_map *map, uint32_t len,
+                        float *dense)
+{
+    const struct spr_kernels *kernels = spr_kernels();
+
+    for (uint32_t at = 0, n; at < len; at += n) {
+        float *out = block_at(map, dense, at, len, &n);
+
+        c->next_entry += kernels->expand((const char *)c->bitmap + c->next_word * 8, n,
+                                         (const float *)c->values + c->next_entry,
+                                         c->count - c->next_entry, out);
+        c->next_word += spr_div_ceil(n, 64);
+    }
+}
+
+void spr_chunk_fill(struct spr_chunk *c, float *dense)
 {
     struct visit v;
     size_t n;
 
     visit_begin(c, &v);
     struct window_map map = map_of(c, v.window);
-    while ((n = visit_next(c, &v)) > 0)
-        for (size_t i = 0; i < n; i++)
-            dense[map_global(&map, v.pos[i])] = v.val[i] * scale;
+    /* Blocks of whole words. */
+    if (c->format == SPR_CHUNK_BITMAP && c->vtype == SPR_V_FP32 && map.log2 >= 6) {
+        fill_bitmap(c, &map, v.len, dense);
+        return;
+    }
+    /* Each block is cleared just before it is written. */
+    uint32_t cleared = 0;
+    while ((n = visit_next(c, &v)) > 0) {
+        for (size_t i = 0; i < n; i++) {
+            while (cleared <= v.pos[i])
+                cleared += clear_block(&map, dense, cleared, v.len);
+            dense[map_global(&map, v.pos[i])] = v.val[i];
+        }
+    }
+    while (cleared < v.len)
+        cleared += clear_block(&map, dense, cleared, v.len);
 }
 
-size_t spr_chunk_list(struct spr_chunk *c, float scale, uint32_t *index, float *value, size_t room)
+size_t spr_chunk_list(struct spr_chunk *c, uint32_t *index, float *value, size_t room)
 {
     struct visit v;
     size_t n, total = 0;
@@ -226,7 +273,7 @@ size_t spr_chunk_list(struct spr_chunk *c, float scale, uint32_t *index, float *
 
         for (size_t i = 0; i < fit; i++) {
             index[total + i] = (uint32_t)map_global(&map, v.pos[i]);
-            value[total + i] = v.val[i] * scale;
+            value[total + i] = v.val[i];
         }
         total += n;
     }

@@ -66,6 +66,12 @@ struct spr_kernels {
                        const float *value, size_t readable);
     /* acc[i] += value[i] */
     void (*add_dense)(float *acc, const float *value, size_t n);
+    /* out[i] = the next value where bit i is set, +0 where it is not, for n positions. The bitmap
+     * (unaligned) has whole words. Returns the set bits; at least that many values are `readable`.
+     */
+    size_t (*expand)(const void *bitmap, size_t n, const float *value, size_t readable, float *out);
+    /* out[i] = +0 */
+    void (*clear)(float *out, size_t n);
     /* Positions of the set bits, plus `first`; returns how many. Room for them plus slack. */
     size_t (*positions)(const void *bitmap, size_t words, uint32_t first, uint16_t *pos);
     /* See spr_window_harvest(); `words` covers the window. acc is zero where nothing is touched. */
@@ -103,6 +109,9 @@ void spr_scalar_add_at(float *acc, uint64_t *touched, const uint16_t *pos, const
 size_t spr_scalar_add_bits(float *acc, uint64_t *touched, const void *bitmap, size_t words,
                            const float *value, size_t readable);
 void spr_scalar_add_dense(float *acc, const float *value, size_t n);
+size_t spr_scalar_expand(const void *bitmap, size_t n, const float *value, size_t readable,
+                         float *out);
+void spr_scalar_clear(float *out, size_t n);
 size_t spr_scalar_positions(const void *bitmap, size_t words, uint32_t first, uint16_t *pos);
 size_t spr_scalar_harvest(float *acc, uint64_t *touched, size_t words, uint16_t *pos, float *val);
 uint64_t spr_scalar_popcount(const void *bitmap, size_t words);
@@ -133,6 +142,9 @@ size_t spr_avx2_filter(const uint32_t *index, const float *value, size_t n, uint
 size_t spr_avx2_add_bits(float *acc, uint64_t *touched, const void *bitmap, size_t words,
                          const float *value, size_t readable);
 void spr_avx2_add_dense(float *acc, const float *value, size_t n);
+size_t spr_avx2_expand(const void *bitmap, size_t n, const float *value, size_t readable,
+                       float *out);
+void spr_avx2_clear(float *out, size_t n);
 size_t spr_avx2_positions(const void *bitmap, size_t words, uint32_t first, uint16_t *pos);
 size_t spr_avx2_harvest(float *acc, uint64_t *touched, size_t words, uint16_t *pos, float *val);
 uint64_t spr_avx2_popcount(const void *bitmap, size_t words);

@@ -46,6 +46,40 @@ void spr_avx2_add_dense(float *acc, const float *value, size_t n)
     spr_avx2_accumulate(acc, value, n);
 }
 
+size_t spr_avx2_expand(const void *bitmap, size_t n, const float *value, size_t readable,
+                       float *out)
+{
+    size_t k = 0, at = 0;
+
+    for (; at + 64 <= n && k + 64 <= readable; at += 64) {
+        uint64_t bits = load64(bitmap, at / 64);
+
+        for (size_t b = 0; b < 8; b++, bits >>= 8) {
+            unsigned mask = bits & 0xff;
+            __m256i lanes = _mm256_cvtepi8_epi32(spr_row(spr_lut_expand, mask));
+            __m256 v = _mm256_permutevar8x32_ps(_mm256_loadu_ps(value + k), lanes);
+
+            v = _mm256_blendv_ps(v, _mm256_setzero_ps(), _mm256_castsi256_ps(lanes));
+            _mm256_storeu_ps(out + at + b * 8, v);
+            k += (size_t)__builtin_popcount(mask);
+        }
+    }
+    return k + spr_scalar_expand((const char *)bitmap + at / 8, n - at, value + k, readable - k,
+                                 out + at);
+}
+
+/* Faster than the string instructions that memset() takes for as much. */
+void spr_avx2_clear(float *out, size_t n)
+{
+    size_t i = 0;
+
+    for (; i + 32 <= n; i += 32)
+        for (size_t k = 0; k < 32; k += 8)
+            _mm256_storeu_ps(out + i + k, _mm256_setzero_ps());
+    for (; i < n; i++)
+        out[i] = 0;
+}
+
 size_t spr_avx2_positions(const void *bitmap, size_t words, uint32_t first, uint16_t *pos)
 {
     __m128i at = _mm_set1_epi16((short)first);

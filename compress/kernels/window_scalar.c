@@ -44,6 +44,24 @@ void spr_scalar_add_dense(float *acc, const float *value, size_t n)
         acc[i] = acc[i] + value[i];
 }
 
+size_t spr_scalar_expand(const void *bitmap, size_t n, const float *value, size_t readable,
+                         float *out)
+{
+    size_t k = 0;
+
+    (void)readable;
+    for (size_t at = 0; at < n; at += 64) {
+        uint64_t bits = load64(bitmap, at / 64);
+
+        memset(out + at, 0, (n - at < 64 ? n - at : 64) * sizeof(*out));
+        for (; bits; bits &= bits - 1)
+            out[at + (size_t)__builtin_ctzll(bits)] = value[k++];
+    }
+    return k;
+}
+
+void spr_scalar_clear(float *out, size_t n) { memset(out, 0, n * sizeof(*out)); }
+
 size_t spr_scalar_positions(const void *bitmap, size_t words, uint32_t first, uint16_t *pos)
 {
     size_t n = 0;

@@ -4,7 +4,7 @@
  * ranks, block, owner, expected window, room, a byte each; the chunk.
  *
  * An accepted chunk is read a second time, the plain way, by this file. What the library visits -
- * adding, scattering, listing - must be just that, and what the library writes of it the same
+ * adding, filling, listing - must be just that, and what the library writes of it the same
  * bytes.
  */
 #include <math.h>
@@ -287,11 +287,11 @@ static void check_list(const struct setup *s, struct spr_chunk c, uint32_t windo
         float *value = malloc(room * sizeof *value + 1);
 
         FUZZ_CHECK(index && value);
-        FUZZ_CHECK(spr_chunk_list(&c, 0.5f, index, value, room) == n);
+        FUZZ_CHECK(spr_chunk_list(&c, index, value, room) == n);
         for (size_t i = 0; i < room; i++) {
             uint64_t local = ((uint64_t)s->first << SPR_WINDOW_LOG2) + model.at[done + i];
             FUZZ_CHECK(index[i] == spr_blocks_global(&s->blocks, s->owner, local));
-            FUZZ_CHECK(same(value[i], model.value[done + i] * 0.5f));
+            FUZZ_CHECK(same(value[i], model.value[done + i]));
         }
         free(index);
         free(value);
@@ -299,9 +299,9 @@ static void check_list(const struct setup *s, struct spr_chunk c, uint32_t windo
     }
 }
 
-static void check_scatter(const struct setup *s, struct spr_chunk c, uint32_t windows)
+static void check_fill(const struct setup *s, struct spr_chunk c, uint32_t windows)
 {
-    size_t left = model.count;
+    size_t left = 0, range = 0;
     float *dense;
 
     if (s->blocks.elements > 6000)
@@ -311,16 +311,20 @@ static void check_scatter(const struct setup *s, struct spr_chunk c, uint32_t wi
     for (size_t i = 0; i < s->blocks.elements; i++)
         dense[i] = -7.25f;
     for (uint32_t w = 0; w < windows; w++)
-        spr_chunk_scatter(&c, 1, dense);
+        spr_chunk_fill(&c, dense);
     for (size_t i = 0; i < model.count; i++) {
         uint64_t local = ((uint64_t)s->first << SPR_WINDOW_LOG2) + model.at[i];
         float *at = &dense[spr_blocks_global(&s->blocks, s->owner, local)];
         FUZZ_CHECK(same(*at, model.value[i]));
-        *at = -7.25f;
+        *at = 0;
     }
-    for (size_t i = 0; i < s->blocks.elements; i++)
-        left += dense[i] != -7.25f;
-    FUZZ_CHECK(left == model.count);
+    for (uint32_t w = 0; w < windows; w++)
+        range += spr_blocks_window_len(&s->blocks, s->owner, s->first + w);
+    for (size_t i = 0; i < s->blocks.elements; i++) {
+        FUZZ_CHECK(dense[i] == -7.25f || dense[i] == 0);
+        left += dense[i] == -7.25f;
+    }
+    FUZZ_CHECK(left == s->blocks.elements - range);
     free(dense);
 }
 
@@ -374,7 +378,7 @@ static void check_all(const struct setup *s, const uint8_t *chunk, size_t bytes)
     read_plainly(s, &h, chunk + sizeof h, bytes - sizeof h);
     check_add(s, c, h.windows);
     check_list(s, c, h.windows);
-    check_scatter(s, c, h.windows);
+    check_fill(s, c, h.windows);
     check_written(s, &h, chunk, bytes);
 }
 

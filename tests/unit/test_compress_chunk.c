@@ -123,27 +123,28 @@ static void check_add(struct spr_chunk c)
     }
 }
 
-static void check_scatter_and_list(struct spr_chunk c)
+static void check_fill_and_list(struct spr_chunk c)
 {
     static float value[SPR_WINDOW];
     static uint32_t index[SPR_WINDOW];
     float *dense = malloc(model.blocks.elements * sizeof(float));
+    size_t untouched = 0;
     struct spr_chunk list = c;
 
     memset(dense, 0xff, model.blocks.elements * sizeof(float));
     for (uint32_t w = 0; w < model.windows; w++) {
         uint32_t len = spr_blocks_window_len(&model.blocks, model.owner, model.first + w);
         struct spr_chunk cut = list;
-        size_t n = 0, got = spr_chunk_list(&list, 0.5f, index, value, SPR_WINDOW);
+        size_t n = 0, got = spr_chunk_list(&list, index, value, SPR_WINDOW);
 
-        spr_chunk_scatter(&c, 0.5f, dense);
+        spr_chunk_fill(&c, dense);
         for (uint32_t p = 0; p < len; p++) {
             uint64_t at = (uint64_t)(model.first + w) * SPR_WINDOW + p;
             uint64_t g = spr_blocks_global(&model.blocks, model.owner, at);
-            float expected = model.value[w][p] * 0.5f;
+            float expected = model.value[w][p];
 
-            assert_int_equal(data_bits(dense[g]),
-                             model.set[w][p] ? data_bits(expected) : UINT32_MAX);
+            assert_int_equal(data_bits(dense[g]), model.set[w][p] ? data_bits(expected) : 0);
+            memset(&dense[g], 0xff, sizeof(dense[g]));
             if (model.set[w][p]) {
                 assert_true(n < got && index[n] == g);
                 assert_int_equal(data_bits(value[n]), data_bits(expected));
@@ -152,9 +153,13 @@ static void check_scatter_and_list(struct spr_chunk c)
         }
         assert_int_equal(n, got);
         index[n / 2] = 77;
-        assert_int_equal(spr_chunk_list(&cut, 1, index, value, n / 2), n);
+        assert_int_equal(spr_chunk_list(&cut, index, value, n / 2), n);
         assert_true(n == 0 || index[n / 2] == 77);
     }
+    /* What is of other windows and owners is left alone. */
+    for (uint64_t i = 0; i < model.blocks.elements; i++)
+        untouched += data_bits(dense[i]) == UINT32_MAX;
+    assert_int_equal(untouched, model.blocks.elements);
     free(dense);
 }
 
@@ -197,7 +202,7 @@ static void check_round_trip(enum spr_vtype v, int force)
     for (int scalar = 0; scalar < 2; scalar++) {
         spr_cpu_override(scalar ? 0 : UINT32_MAX);
         check_add(c);
-        check_scatter_and_list(c);
+        check_fill_and_list(c);
     }
     spr_cpu_override(UINT32_MAX);
     free(out);
@@ -284,7 +289,7 @@ static void visit(struct spr_chunk c)
 
     for (uint32_t w = 0; w < c.windows; w++) {
         spr_chunk_add(&c, acc, touched);
-        total += spr_chunk_list(&list, 1, index, value, SPR_WINDOW);
+        total += spr_chunk_list(&list, index, value, SPR_WINDOW);
     }
     assert_int_equal(total, c.count);
 }

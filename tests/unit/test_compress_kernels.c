@@ -232,6 +232,19 @@ static void window_kernels_agree(void **state)
                 bitmap[w] ^= random_word();
         }
         assert_int_equal(scalar->popcount(bitmap, words), simd->popcount(bitmap, words));
+        size_t length = words ? words * 64 - spr_rng_below(&rng, 64) : 0;
+        if (length % 64)
+            bitmap[words - 1] &= (UINT64_C(1) << length % 64) - 1;
+        memset(out, 0xff, sizeof(out));
+        n[0] = scalar->expand(bitmap, length, value, 0, out[0]);
+        assert_int_equal(n[0], scalar->popcount(bitmap, words));
+        readable = spr_min_size(n[0] + spr_rng_below(&rng, 100), WORDS * 64);
+        assert_int_equal(simd->expand(bitmap, length, value, readable, out[1]), n[0]);
+        assert_memory_equal(out[0], out[1], sizeof(out[0]));
+        assert_int_equal(data_bits(out[0][length]), UINT32_MAX);
+        simd->clear(out[1], length);
+        scalar->clear(out[0], length);
+        assert_memory_equal(out[0], out[1], sizeof(out[0]));
         n[0] = scalar->positions(bitmap, words, 64, pos[0]);
         assert_int_equal(simd->positions(bitmap, words, 64, pos[1]), n[0]);
         assert_memory_equal(pos[0], pos[1], n[0] * 2);
