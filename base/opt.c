@@ -192,13 +192,12 @@ static spr_status reject(const struct spr_opt *opt, const char *value, bool rang
 static spr_status set_string(const struct spr_opt *opt, void *fields, const char *value,
                              struct spr_error *error)
 {
-    char *copy = spr_strdup(value), *old;
+    char **text = field(opt, fields), *copy = spr_strdup(value);
 
     if (!copy)
         return spr_error_set(error, SPR_ERR_NOMEM, -1, "%s: out of memory", opt->name);
-    memcpy(&old, field(opt, fields), sizeof(old));
-    memcpy(field(opt, fields), &copy, sizeof(copy));
-    spr_free(old);
+    spr_free(*text);
+    *text = copy;
     return SPR_OK;
 }
 

@@ -354,6 +354,7 @@ spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
     pthread_mutex_lock(&comm->lock);
     status = post_locked(comm, plan, options, codec, out);
     if (status == SPR_OK) {
+        assert(*out);
         spr_collective_step(*out);
         /* A rank alone has no thread, and waits for nobody. */
         while (comm->size == 1 && !(*out)->done && spr_comm_progress_locked(comm) > 0)

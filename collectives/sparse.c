@@ -24,6 +24,7 @@
  */
 #include "collectives/sparse.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define UNION_STEP 0x80000000u
@@ -213,6 +214,7 @@ static bool send_union(spr_request *rq, bool last)
     bool is_last;
     size_t bytes;
 
+    assert(slot); /* merge() has looked */
     bytes = spr_chunk_writer_finish(&s->union_writer, SPR_V_FP32, -1, last ? SPR_CHUNK_LAST : 0,
                                     slot->buffer, s->chunk_bytes);
     for (int i = 1; i < size; i++) {

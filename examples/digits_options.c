@@ -223,7 +223,7 @@ static void check_together(const digits_options *options)
 void digits_options_parse(digits_options *options, int argc, char **argv)
 {
     struct option longs[ROWS + 1] = {{0}};
-    int row;
+    int row = 0;
 
     *options = (digits_options){
         .batch = 16,

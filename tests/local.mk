@@ -208,6 +208,7 @@ EXTRA_DIST += \
 	tests/summary \
 	tests/valgrind \
 	tests/variant \
+	tests/lint/analyzer.sh \
 	tests/lint/banned.sh \
 	tests/lint/cppcheck.sh \
 	tests/lint/cppcheck.suppress \

@@ -129,7 +129,7 @@ void trace_unmap(const struct trace *trace, const float *elements)
 
 spr_status trace_open(struct trace *trace, const char *directory, struct spr_error *error)
 {
-    const float *elements;
+    const float *elements = NULL;
     spr_status status;
 
     *trace = (struct trace){.directory = directory};

@@ -103,7 +103,9 @@ static bool script_open(struct script *script)
 {
     *script = (struct script){0};
     script->stream = open_memstream(&script->text, &script->length);
-    return script->stream != NULL;
+    if (script->stream == NULL)
+        return false;
+    return true;
 }
 
 static bool script_run(struct script *script, const char *program, bool inherit,

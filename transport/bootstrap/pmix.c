@@ -77,7 +77,7 @@ static void load(void)
             snprintf(load_error, sizeof(load_error), LIBRARY " has no %s", symbols[i].name);
             return;
         }
-        memcpy(symbols[i].to, &symbol, sizeof(symbol));
+        *(void **)symbols[i].to = symbol;
     }
     loaded = true;
 }

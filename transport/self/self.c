@@ -253,9 +253,11 @@ static int self_progress(struct spr_transport *base)
         base->params.events->up(&t->link);
         n++;
     }
-    while (n < FRAMES_PER_PROGRESS && t->link.state == SPR_LINK_UP && t->frames.head) {
-        deliver(t, pop(&t->frames));
-        n++;
+    for (; n < FRAMES_PER_PROGRESS && t->link.state == SPR_LINK_UP; n++) {
+        struct spr_tx *tx = pop(&t->frames);
+        if (!tx)
+            break;
+        deliver(t, tx);
     }
     return n + return_sent(t);
 }

@@ -122,7 +122,6 @@ static void init_rank(struct spr_sim *sim, int rank)
     spr_list_init(&r->borrowed);
     r->kill_ns = r->pause_from_ns = r->slow_from_ns = NEVER;
     r->bandwidth = sim->options.bandwidth;
-    r->links = spr_sim_alloc((size_t)sim->options.ranks * sizeof *r->links);
     for (int k = 0; k < sim->options.ranks; k++) {
         struct spr_sim_link *l = &r->links[k];
         l->link.peer = k;
@@ -142,6 +141,8 @@ struct spr_sim *spr_sim_create(const struct spr_sim_options *options)
     sim->clock = spr_clock_virtual(&sim->virtual_clock);
     sim->rng = (struct spr_rng){options->seed, 0};
     sim->ranks = spr_sim_alloc((size_t)options->ranks * sizeof *sim->ranks);
+    for (int i = 0; i < options->ranks; i++)
+        sim->ranks[i].links = spr_sim_alloc((size_t)options->ranks * sizeof(struct spr_sim_link));
     for (int i = 0; i < options->ranks; i++)
         init_rank(sim, i);
     return sim;

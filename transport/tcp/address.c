@@ -10,22 +10,20 @@ bool spr_tcp_address_from(struct spr_tcp_address *a, const struct sockaddr *sa)
 {
     memset(a, 0, sizeof *a);
     if (sa->sa_family == AF_INET) {
-        struct sockaddr_in in;
-        memcpy(&in, sa, sizeof in);
+        const struct sockaddr_in *in = (const void *)sa;
         a->family = SPR_TCP_IPV4;
-        a->port = ntohs(in.sin_port);
-        a->loopback = (ntohl(in.sin_addr.s_addr) >> 24) == 127;
-        memcpy(a->bytes, &in.sin_addr, 4);
+        a->port = ntohs(in->sin_port);
+        a->loopback = (ntohl(in->sin_addr.s_addr) >> 24) == 127;
+        memcpy(a->bytes, &in->sin_addr, 4);
         return true;
     }
     if (sa->sa_family == AF_INET6) {
-        struct sockaddr_in6 in6;
-        memcpy(&in6, sa, sizeof in6);
+        const struct sockaddr_in6 *in6 = (const void *)sa;
         a->family = SPR_TCP_IPV6;
-        a->port = ntohs(in6.sin6_port);
-        a->loopback = IN6_IS_ADDR_LOOPBACK(&in6.sin6_addr) != 0;
-        a->scope = in6.sin6_scope_id;
-        memcpy(a->bytes, &in6.sin6_addr, 16);
+        a->port = ntohs(in6->sin6_port);
+        a->loopback = IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr) != 0;
+        a->scope = in6->sin6_scope_id;
+        memcpy(a->bytes, &in6->sin6_addr, 16);
         return true;
     }
     return false;
