@@ -238,6 +238,10 @@ static void who_does_not_know_the_secret_is_not_heard(void **state)
     assert_int_equal(atomic_load(&nodes[0].of[2].heard), 0);
     assert_int_equal(atomic_load(&nodes[1].of[2].heard), 0);
     assert_int_equal(atomic_load(&nodes[2].of[0].heard), 0);
+    /* Nor is it lost: it was never there. */
+    reach(&nodes[0].of[1].heard, 50);
+    for (int p = 0; p < 2; p++)
+        assert_int_equal(atomic_load(&nodes[2].of[p].lost), 0);
     stop();
 }
 

@@ -21,6 +21,7 @@
 struct peer {
     struct spr_link *link; /* NULL: none */
     bool left, beating;    /* said so; a beat is still under way to it */
+    bool up;               /* it was, and may have gone down since */
     /* Found in an upcall, told when the lock is free. */
     bool news, death;
     char text[112];
@@ -110,6 +111,9 @@ static void share(struct spr_mesh *m, struct spr_link *link)
 
 static void on_up(struct spr_link *link)
 {
+    struct spr_mesh *m = link->channel;
+
+    m->peers[link->peer].up = true;
     spr_debug(SPR_SUB_WATCH, "control connection to rank %d", link->peer);
     share(link->channel, link);
     say(link->channel, link->peer, SPR_MESH_BEAT, 0);
@@ -172,6 +176,11 @@ static void on_down(struct spr_link *link, spr_status why, const char *what)
 
     if (m->peers[link->peer].left)
         return;
+    /* Whoever was never reached may be alive and well: the watch says so, and does without. */
+    if (!m->peers[link->peer].up) {
+        spr_info(SPR_SUB_WATCH, "no control connection to rank %d: %s", link->peer, what);
+        return;
+    }
     snprintf(text, sizeof text, "its control connection: %s", what);
     note(m, link->peer, why == SPR_ERR_RANK_LOST, text);
 }
