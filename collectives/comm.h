@@ -24,14 +24,20 @@
 
 #define SPR_MAX_TRANSPORTS 4
 
-/* A rank that the watch has given up, until the driver acts on it. */
+/* Ranks that the watch has given up, until the driver acts on it. Peers are ranks at the start. */
 #define SPR_LOSS_TEXT 160
 struct spr_loss {
-    bool pending, death;
-    int peer; /* its rank at the start */
+    bool pending; /* the first one, which is to fail the communicator */
+    int peer;
+    bool death;
     uint64_t noted_ns;
     char text[SPR_LOSS_TEXT];
-    int dead, *dead_peers; /* whose processes have ended, their links not cut yet; room for all */
+    bool expelled; /* the others have expelled this rank after a failure */
+    int count;     /* of all that are not acted on yet */
+    struct {
+        int peer;
+        bool death;
+    } * noted; /* [world]: each is given up once */
 };
 
 struct spr_comm {

@@ -130,6 +130,8 @@ static void look_around(spr_comm *comm)
         if (p->down || said_bye)
             lose(comm, i, (!p->dead && !said_bye) || m->members[i].parted,
                  said_bye ? "it has left" : "its connection ended");
+        else if (p->expelled)
+            lose(comm, i, true, "this rank has expelled it");
     }
     if (blamed >= 0 && blamed != comm->channel.rank)
         lose(comm, blamed, !comm->channel.peers[blamed].dead || m->members[blamed].parted,
@@ -204,10 +206,10 @@ static void enter(spr_comm *comm, const struct view *next)
     m->coordinator = -1;
     /* The expelled learn it, too, if they can hear. */
     tell_all(comm, last.out);
-    /* Who died between the agreement and now. */
+    /* Who was lost between the agreement and now. */
     for (int r = 0; r < size; r++) {
         const struct spr_channel_peer *p = &comm->channel.peers[comm->ids[r]];
-        if (r != comm->rank && (p->down || p->left))
+        if (r != comm->rank && (p->down || p->left || p->expelled))
             spr_comm_fail(comm, SPR_ERR_RANK_LOST, r, -1, "it was lost while the group was formed");
     }
 }
@@ -304,7 +306,7 @@ spr_status spr_membership_step(spr_comm *comm)
     uint64_t now = spr_now_ns(comm->clock);
     int lowest;
 
-    if (m->expelled || comm->error.status == SPR_ERR_EXPELLED)
+    if (m->expelled || comm->loss.expelled || comm->error.status == SPR_ERR_EXPELLED)
         return SPR_ERR_EXPELLED;
     if (!comm->error.status)
         return await_ready(comm, now);

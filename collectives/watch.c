@@ -9,25 +9,66 @@
 /* What the dead rank sent is taken in, but not for longer than this. */
 #define DRAIN_NS 10000000ull
 
+void spr_comm_note_loss(spr_comm *comm, int peer, const char *text, bool death)
+{
+    const struct spr_channel_peer *p = &comm->channel.peers[peer];
+    struct spr_loss *loss = &comm->loss;
+
+    if (loss->count < comm->world) {
+        loss->noted[loss->count].peer = peer;
+        loss->noted[loss->count++].death = death;
+    }
+    if (!comm->error.status && !loss->pending && !p->left && !p->gone) {
+        loss->pending = true;
+        loss->death = death;
+        loss->peer = peer;
+        loss->noted_ns = spr_now_ns(comm->clock);
+        snprintf(loss->text, sizeof loss->text, "%s", text);
+    }
+    spr_comm_kick(comm);
+}
+
 static void on_lost(void *ctx, int peer, const char *text, bool death)
 {
     spr_comm *comm = ctx;
 
     pthread_mutex_lock(&comm->lock);
-    if (death && comm->loss.dead < comm->world) {
-        comm->loss.dead_peers[comm->loss.dead++] = peer;
-        spr_comm_kick(comm);
-    }
-    if (!comm->error.status && !comm->loss.pending && !comm->channel.peers[peer].left &&
-        !comm->channel.peers[peer].gone) {
-        comm->loss.pending = true;
-        comm->loss.death = death;
-        comm->loss.peer = peer;
-        comm->loss.noted_ns = spr_now_ns(comm->clock);
-        snprintf(comm->loss.text, sizeof comm->loss.text, "%s", text);
-        spr_comm_kick(comm);
-    }
+    spr_comm_note_loss(comm, peer, text, death);
     pthread_mutex_unlock(&comm->lock);
+}
+
+/* After a failure: what a new epoch has to know. */
+static void act_on_noted(spr_comm *comm)
+{
+    struct spr_loss *loss = &comm->loss;
+
+    while (loss->count > 0) {
+        int peer = loss->noted[--loss->count].peer;
+        struct spr_channel_peer *p = &comm->channel.peers[peer];
+        if (loss->noted[loss->count].death) {
+            p->dead = true;
+            spr_channel_cut(&comm->channel, peer);
+        } else if (peer == comm->channel.rank) {
+            loss->expelled = true;
+        } else {
+            p->expelled = true;
+        }
+    }
+}
+
+/* Noted during a failure that is over: a new epoch began before it was acted on. */
+static void find_members(spr_comm *comm)
+{
+    const struct spr_loss *loss = &comm->loss;
+
+    for (int i = 0; i < loss->count; i++) {
+        const struct spr_channel_peer *p = &comm->channel.peers[loss->noted[i].peer];
+        if (p->left || p->gone)
+            continue;
+        spr_comm_fail(comm, SPR_ERR_RANK_LOST, p->rank, -1,
+                      loss->noted[i].death ? "its process died" : "expelled: no heartbeat");
+        return;
+    }
 }
 
 void spr_comm_take_loss(spr_comm *comm, int events)
@@ -45,11 +86,10 @@ void spr_comm_take_loss(spr_comm *comm, int events)
             spr_comm_fail(comm, SPR_ERR_RANK_LOST, peer->rank, -1, loss->text);
         }
     }
-    while (loss->dead > 0 && comm->error.status) {
-        int dead = loss->dead_peers[--loss->dead];
-        comm->channel.peers[dead].dead = true;
-        spr_channel_cut(&comm->channel, dead);
-    }
+    if (loss->count > 0 && !loss->pending && !comm->error.status)
+        find_members(comm);
+    if (comm->error.status)
+        act_on_noted(comm);
 }
 
 void spr_comm_judge(const spr_comm *comm, spr_status *status, int *blamed, int *told_by,
@@ -80,11 +120,6 @@ void spr_comm_watch_open(spr_comm *comm)
                                       .ctx = comm};
     struct spr_error reason = {0};
 
-    comm->loss.dead_peers = spr_calloc((size_t)comm->size, sizeof *comm->loss.dead_peers);
-    if (!comm->loss.dead_peers) {
-        spr_warn(SPR_SUB_WATCH, "no heartbeats: no memory");
-        return;
-    }
     /* Ranks of other hosts need one of the other transports. */
     for (int i = 0; i < comm->transport_count; i++)
         params.mesh |= comm->transports[i]->ops != &spr_transport_shm;
@@ -113,9 +148,4 @@ void spr_comm_watch_close(spr_comm *comm)
     comm->watch = NULL;
     pthread_mutex_unlock(&comm->lock);
     spr_watch_close(watch);
-    pthread_mutex_lock(&comm->lock);
-    spr_free(comm->loss.dead_peers);
-    comm->loss.dead_peers = NULL;
-    comm->loss.dead = 0;
-    pthread_mutex_unlock(&comm->lock);
 }

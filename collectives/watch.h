@@ -18,6 +18,9 @@ void spr_comm_watch_open(spr_comm *comm);
 void spr_comm_watch_begin(spr_comm *comm);
 /* Without the lock, which the watch's thread may want. */
 void spr_comm_watch_close(spr_comm *comm);
+/* The watch has given up a rank (its number at the start); this rank's own: the others have
+ * expelled it. death: its process has ended. Under the lock. */
+void spr_comm_note_loss(spr_comm *comm, int peer, const char *text, bool death);
 /* A pass of progress is over, with so many events: fail when there is a loss and no news, and cut
  * the links of the dead. Under the lock. */
 void spr_comm_take_loss(spr_comm *comm, int events);

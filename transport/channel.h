@@ -73,6 +73,7 @@ struct spr_channel_peer {
     bool down;
     bool given_up;       /* ... because this rank cut the link, not the peer */
     bool dead;           /* proven: the watch saw it die, or it closed its link without a word */
+    bool expelled;       /* the watch has given it up without proof of its death */
     bool gone;           /* no member of this epoch: whatever it sends is dropped */
     bool bye;            /* ... it was BYE */
     uint32_t left_epoch; /* of that BYE or ABORT */

@@ -15,6 +15,7 @@
 #include "base/util.h"
 #include "collectives/collective.h"
 #include "collectives/membership.h"
+#include "collectives/watch.h"
 #include "tests/sim/world.h"
 
 #define MS 1000000ull
@@ -315,6 +316,59 @@ static void who_was_ahead_is_told_after_a_second_round(void **state)
     world_destroy(&w);
 }
 
+/* The watch of rank 1 gives up rank 2 just before the n-th progress of rank 1. */
+static int countdown;
+static bool in_time; /* ... which is in the old epoch still */
+static enum { EXPELLED, DEAD, REPORTED_DEAD, WAYS } way;
+static const char *const ways[] = {"silence", "death", "a report of death"};
+
+static void give_up_rank_2(struct world *w, int rank)
+{
+    if (rank != 1 || --countdown != 0)
+        return;
+    in_time = w->comms[1]->channel.epoch == 1;
+    if (way == DEAD) /* its links stay, as those that a child process holds open */
+        spr_sim_pause(w->sim, 2, now(w), now(w) + 30 * SECOND);
+    spr_comm_note_loss(w->comms[1], 2, "its process died (robust futex)", way != EXPELLED);
+}
+
+static bool goes_on_with(const spr_comm *comm, int peer)
+{
+    for (int r = 0; r < comm->size; r++)
+        if (comm->ids[r] == peer)
+            return statuses[comm->channel.rank] == SPR_OK && !comm->error.status;
+    return false;
+}
+
+/* Whenever that is, also between the agreement and the new epoch: rank 1 does not go on with rank
+ * 2, also when that lives and answers. */
+static void whom_the_watch_gives_up_meanwhile_is_left_out(void **state)
+{
+    (void)state;
+    for (way = 0; way < WAYS; way++) {
+        in_time = true;
+        for (int n = 1; in_time; n++) {
+            struct world w;
+            make(&w, 4, 0);
+            countdown = n;
+            w.before = give_up_rank_2;
+            spr_comm_abort(w.comms[3], "a reason");
+            shrink(&w, ways[way], (uint64_t)n, NULL);
+            for (int i = 0; i < 10; i++) {
+                world_settle(&w, 1);
+                if (w.comms[1]->error.status || w.comms[0]->error.status)
+                    shrink(&w, ways[way], (uint64_t)n, NULL);
+            }
+            assert_true(countdown <= 0);
+            if (goes_on_with(w.comms[1], 2) || (way != REPORTED_DEAD && w.comms[1]->size != 3))
+                fail_msg("%s before progress %d: rank 1 is in a group of %d: %s '%s'", ways[way], n,
+                         w.comms[1]->size, spr_status_name(statuses[1]),
+                         spr_last_error(w.comms[1]));
+            world_destroy(&w);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -325,6 +379,7 @@ int main(void)
         cmocka_unit_test(of_a_cut_network_one_part_goes_on),
         cmocka_unit_test(who_was_ahead_is_told),
         cmocka_unit_test(who_was_ahead_is_told_after_a_second_round),
+        cmocka_unit_test(whom_the_watch_gives_up_meanwhile_is_left_out),
     };
 
     seed = spr_rng_test_seed();

@@ -153,6 +153,8 @@ void liar_send_sealed(struct liar *liar, int to, struct spr_frame f, const void 
 
 static int progress(struct world *w, int rank)
 {
+    if (w->before)
+        w->before(w, rank);
     return w->comms[rank] ? spr_comm_progress_locked(w->comms[rank])
                           : w->liar->transport->ops->progress(w->liar->transport);
 }

@@ -34,6 +34,7 @@ struct world {
     void (*entered)(void *ctx, int rank);
     void *entered_ctx;
     uint32_t epochs[WORLD_MAX];
+    void (*before)(struct world *w, int rank); /* before each progress of a rank; or NULL */
 };
 
 /* All links up. Aborts the test on failure. */
