@@ -8,17 +8,11 @@
  *            rank 0     rank 1     rank 2     rank 3
  *   step 0   to 1       to 2       to 3       to 0
  *   step 1   to 2       to 3       to 0       to 1
+ *
+ * A collective of no elements is one, too ("empty"): its messages let the ranks that called it with
+ * some know that they disagree.
  */
-#include "collectives/collective.h"
-
-#define MAX_STEPS 32
-
-struct barrier {
-    uint32_t step, steps;
-    bool posted;
-    struct spr_in in[MAX_STEPS];
-    struct spr_out out[MAX_STEPS];
-};
+#include "collectives/barrier.h"
 
 static bool always(const struct spr_plan *plan, int size)
 {
@@ -27,30 +21,24 @@ static bool always(const struct spr_plan *plan, int size)
     return true;
 }
 
-static spr_status start(spr_request *rq)
+void spr_barrier_init(struct spr_barrier *b, int size, uint32_t first_step)
 {
-    struct barrier *b = spr_arena_alloc(&rq->arena, sizeof *b);
-
-    if (!b)
-        return SPR_ERR_NOMEM;
-    rq->state = b;
-    while ((uint64_t)1 << b->steps < (uint64_t)rq->comm->size)
+    b->first_step = first_step;
+    while ((uint64_t)1 << b->steps < (uint64_t)size)
         b->steps++;
-    return SPR_OK;
 }
 
-static bool advance(spr_request *rq)
+bool spr_barrier_advance(spr_request *rq, struct spr_barrier *b)
 {
-    struct barrier *b = rq->state;
     uint32_t size = (uint32_t)rq->comm->size, rank = (uint32_t)rq->comm->rank;
 
     for (; b->step < b->steps; b->step++, b->posted = false) {
-        uint32_t distance = 1u << b->step;
+        uint32_t distance = 1u << b->step, step = b->first_step + b->step;
         if (!b->posted) {
             b->posted = true;
-            spr_post_receive(rq, &b->in[b->step], (int)((rank + size - distance) % size), b->step,
-                             b, 0, true);
-            spr_post_send(rq, &b->out[b->step], (int)((rank + distance) % size), b->step, NULL, 0,
+            spr_post_receive(rq, &b->in[b->step], (int)((rank + size - distance) % size), step, b,
+                             0, true);
+            spr_post_send(rq, &b->out[b->step], (int)((rank + distance) % size), step, NULL, 0,
                           true);
         }
         if (b->in[b->step].state != SPR_IN_ARRIVED)
@@ -60,13 +48,35 @@ static bool advance(spr_request *rq)
     return true;
 }
 
-static void cleanup(spr_request *rq)
-{
-    struct barrier *b = rq->state;
+void spr_barrier_cleanup(struct spr_barrier *b) { spr_in_release_all(b->in, b->steps); }
 
-    spr_in_release_all(b->in, b->steps);
+static spr_status start(spr_request *rq)
+{
+    struct spr_barrier *b = spr_arena_alloc(&rq->arena, sizeof *b);
+
+    if (!b)
+        return SPR_ERR_NOMEM;
+    rq->state = b;
+    spr_barrier_init(b, rq->comm->size, 0);
+    return SPR_OK;
 }
+
+static bool advance(spr_request *rq) { return spr_barrier_advance(rq, rq->state); }
+
+/* Nothing to move: only the list that is the result has to be told so. */
+static bool advance_empty(spr_request *rq)
+{
+    if (!spr_barrier_advance(rq, rq->state))
+        return false;
+    if (rq->plan.list)
+        rq->plan.list->count = 0;
+    return true;
+}
+
+static void cleanup(spr_request *rq) { spr_barrier_cleanup(rq->state); }
 
 const struct spr_algorithm spr_barrier_dissemination = {
     SPR_C_BARRIER, "dissemination", "ceil(log2 P) steps of empty messages", always, start,
     advance,       cleanup};
+const struct spr_algorithm spr_empty = {SPR_C_COUNT, "empty",       "as a barrier", always,
+                                        start,       advance_empty, cleanup};

@@ -259,6 +259,7 @@ static void fill_options(spr_request *rq, const spr_call_options *options)
     rq->posted_ns = spr_now_ns(rq->comm->clock);
     rq->deadline_ns = rq->posted_ns + spr_seconds_ns(timeout * spr_time_factor());
     rq->warn_ns = rq->posted_ns + spr_seconds_ns(warn * spr_time_factor());
+    rq->describe_ns = rq->posted_ns + spr_seconds_ns(SPR_DISPUTE_S * spr_time_factor());
     if (options && options->name)
         snprintf(rq->name, sizeof rq->name, "%s", options->name);
 }

@@ -80,7 +80,10 @@ struct spr_request {
     uint64_t descriptor;
     char name[64];
     uint64_t posted_ns, deadline_ns, warn_ns;
-    size_t outstanding; /* messages posted and not yet done */
+    uint64_t describe_ns; /* when those that are waited for are told what it is; 0: they are */
+    uint64_t dispute_ns;  /* when a rank that disagrees has not explained itself; 0: none does */
+    int disputed;         /* that rank */
+    size_t outstanding;   /* messages posted and not yet done */
     bool done, canceled;
     spr_status rejected; /* SPR_OK, or why it fails alone */
     char *why;           /* text of that, in the arena, or NULL */
@@ -147,5 +150,7 @@ extern const struct spr_algorithm spr_broadcast_direct, spr_broadcast_flat;
 extern const struct spr_algorithm spr_barrier_dissemination;
 extern const struct spr_algorithm spr_sparse_direct;
 extern const struct spr_algorithm spr_sendrecv_direct;
+/* Not in the table: any collective but the barrier, of no elements. */
+extern const struct spr_algorithm spr_empty;
 
 #endif

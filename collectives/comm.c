@@ -279,6 +279,10 @@ static uint64_t next_timer(const spr_comm *comm)
     {
         const spr_request *rq = spr_list_entry(it, spr_request, node);
         wake = spr_min_u64(wake, spr_min_u64(rq->deadline_ns, rq->warn_ns));
+        if (rq->rejected)
+            continue;
+        wake = spr_min_u64(wake, rq->describe_ns ? rq->describe_ns : UINT64_MAX);
+        wake = spr_min_u64(wake, rq->dispute_ns ? rq->dispute_ns : UINT64_MAX);
     }
     return wake;
 }

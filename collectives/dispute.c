@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 
-/* News of operations that are not posted yet: at most this many per rank. */
+/* News of operations that are not posted yet: at most this many per rank, of either kind. */
 #define NEWS_PER_RANK 64
 #define TEXT_BYTES SPR_NOTE_BYTES
 
@@ -48,16 +48,47 @@ static spr_request *running(const spr_comm *comm, uint32_t operation)
     return NULL;
 }
 
+static void describe(spr_comm *comm, int peer, const struct spr_past *past)
+{
+    spr_channel_note(&comm->channel, peer, SPR_FRAME_DESCRIBE, past->operation, 0, 0,
+                     &past->descriptor, sizeof past->descriptor);
+}
+
+void spr_dispute_describe(const spr_request *rq, int rank)
+{
+    describe(rq->comm, rq->comm->ids[rank], spr_past_find(rq->comm, rq->operation));
+}
+
+void spr_dispute_describe_late(spr_request *rq)
+{
+    const struct spr_past *past = spr_past_find(rq->comm, rq->operation);
+
+    rq->describe_ns = 0;
+    for (int r = 0; past && r < rq->comm->size; r++)
+        if (r != rq->comm->rank &&
+            spr_channel_waits_for(&rq->comm->channel, rq->comm->ids[r], rq->operation))
+            describe(rq->comm, rq->comm->ids[r], past);
+}
+
 void spr_dispute_found(spr_comm *comm, int peer, uint32_t operation)
 {
     const struct spr_past *past = spr_past_find(comm, operation);
+    spr_request *rq = running(comm, operation);
+    int rank = comm->channel.peers[peer].rank;
 
-    if (!past)
-        spr_comm_fail(comm, SPR_ERR_MISMATCH, comm->channel.peers[peer].rank, -1,
+    if (!past) {
+        spr_comm_fail(comm, SPR_ERR_MISMATCH, rank, -1,
                       "called something else at this point (other count, type or operation)");
-    else if (!past->rejected)
-        spr_channel_note(&comm->channel, peer, SPR_FRAME_DESCRIBE, operation, 0, 0,
-                         &past->descriptor, sizeof past->descriptor);
+        return;
+    }
+    if (past->rejected)
+        return;
+    describe(comm, peer, past);
+    if (rq && !rq->dispute_ns) {
+        rq->dispute_ns =
+            spr_now_ns(comm->clock) + spr_seconds_ns(SPR_DISPUTE_S * spr_time_factor());
+        rq->disputed = rank;
+    }
 }
 
 /* The operation has failed everywhere. */
@@ -75,6 +106,15 @@ static void reject(spr_comm *comm, uint32_t operation, int blamed, const char *t
         spr_collective_reject(rq, SPR_ERR_MISMATCH, blamed, text);
 }
 
+static void reject_everywhere(spr_comm *comm, uint32_t operation, int blamed, const char *text)
+{
+    for (int r = 0; r < comm->size; r++)
+        if (r != comm->rank)
+            spr_channel_note(&comm->channel, comm->ids[r], SPR_FRAME_REJECT, operation,
+                             (uint32_t)blamed, 0, text, strlen(text) + 1);
+    reject(comm, operation, blamed, text);
+}
+
 /* `from` has described what it posted as `operation`; this rank has posted it, too. */
 static void compare(spr_comm *comm, uint32_t operation, int from, const struct spr_descriptor *d)
 {
@@ -86,11 +126,23 @@ static void compare(spr_comm *comm, uint32_t operation, int from, const struct s
     snprintf(host, sizeof host, "%s", spr_comm_host(comm, from));
     spr_descriptor_explain(operation, &past->descriptor, comm->rank,
                            spr_comm_host(comm, comm->rank), d, from, host, text, sizeof text);
-    for (int r = 0; r < comm->size; r++)
-        if (r != comm->rank)
-            spr_channel_note(&comm->channel, comm->ids[r], SPR_FRAME_REJECT, operation,
-                             (uint32_t)from, 0, text, strlen(text) + 1);
-    reject(comm, operation, from, text);
+    reject_everywhere(comm, operation, from, text);
+}
+
+void spr_dispute_decide(spr_request *rq)
+{
+    spr_comm *comm = rq->comm;
+    const char *host = spr_comm_host(comm, rq->disputed);
+    char text[TEXT_BYTES - 32];
+
+    rq->dispute_ns = 0;
+    snprintf(text, sizeof text,
+             "%s #%u%s%s%s: the ranks disagree: count %zu on rank %d, something else on rank "
+             "%d%s%s%s, which is done with it and busy",
+             spr_collective_names[rq->plan.collective], rq->operation, *rq->name ? " '" : "",
+             rq->name, *rq->name ? "'" : "", rq->plan.count, comm->rank, rq->disputed,
+             *host ? " (host " : "", host, *host ? ")" : "");
+    reject_everywhere(comm, rq->operation, rq->disputed, text);
 }
 
 /* Keep news of an operation that is still to come. */
@@ -100,8 +152,14 @@ static void keep(spr_comm *comm, const struct news *what)
     struct spr_list *it;
     int have = 0;
 
-    spr_list_for_each(it, &comm->news) have +=
-        spr_list_entry(it, struct news, node)->from == what->from;
+    spr_list_for_each(it, &comm->news)
+    {
+        n = spr_list_entry(it, struct news, node);
+        have += n->from == what->from && n->rejected == what->rejected;
+    }
+    /* A rank may be far ahead, and describes what it has called: that is only a help. */
+    if (have >= NEWS_PER_RANK && !what->rejected)
+        return;
     if (have >= NEWS_PER_RANK) {
         spr_comm_fail(comm, SPR_ERR_PROTO, what->from, -1, "disputes too much ahead of this rank");
         return;

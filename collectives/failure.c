@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "collectives/collective.h"
+#include "collectives/dispute.h"
 #include "collectives/watch.h"
 
 /* After a failure the others are told; at most this long before links on which something is stuck
@@ -120,6 +120,14 @@ void spr_comm_fail(spr_comm *comm, spr_status status, int blamed, int told_by, c
     fail(comm, oldest(comm), status, blamed, told_by, text);
 }
 
+static void look_for_disputes(spr_request *rq, uint64_t now)
+{
+    if (rq->describe_ns && now >= rq->describe_ns)
+        spr_dispute_describe_late(rq);
+    if (rq->dispute_ns && now >= rq->dispute_ns)
+        spr_dispute_decide(rq);
+}
+
 void spr_comm_check_deadlines(spr_comm *comm, uint64_t now)
 {
     struct spr_list *it;
@@ -129,6 +137,8 @@ void spr_comm_check_deadlines(spr_comm *comm, uint64_t now)
     spr_list_for_each(it, &comm->running)
     {
         spr_request *rq = spr_list_entry(it, spr_request, node);
+        if (!rq->rejected && now < rq->deadline_ns)
+            look_for_disputes(rq, now);
         if (now < rq->warn_ns && now < rq->deadline_ns)
             continue;
         spr_channel_waiting_for(&comm->channel, rq->operation, ranks, sizeof ranks, &first);

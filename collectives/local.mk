@@ -4,6 +4,7 @@ noinst_LTLIBRARIES += collectives/libspr-collectives.la
 collectives_libspr_collectives_la_SOURCES = \
 	collectives/api.c \
 	collectives/barrier.c \
+	collectives/barrier.h \
 	collectives/collective.c \
 	collectives/collective.h \
 	collectives/comm.c \

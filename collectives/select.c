@@ -24,6 +24,12 @@ static bool fits(const struct spr_comm *comm, const struct spr_plan *plan,
     return true;
 }
 
+/* A rank that is done without the others would not hear of those who called it with elements. */
+static bool is_empty(const struct spr_plan *plan, int size)
+{
+    return plan->count == 0 && plan->collective != SPR_C_BARRIER && size > 1;
+}
+
 const struct spr_algorithm *spr_algorithm_select(const struct spr_comm *comm,
                                                  const struct spr_plan *plan, const char *name,
                                                  struct spr_error *error)
@@ -36,7 +42,7 @@ const struct spr_algorithm *spr_algorithm_select(const struct spr_comm *comm,
         if (a->collective != plan->collective || !a->usable(plan, comm->size))
             continue;
         if (any ? fits(comm, plan, a) : !strcmp(name, a->name))
-            return a;
+            return is_empty(plan, comm->size) ? &spr_empty : a;
         snprintf(names + strlen(names), sizeof names - strlen(names), " %s", a->name);
     }
     spr_error_set(error, SPR_ERR_INVALID, comm->rank, "no algorithm '%s' for %s of %s; there is:%s",

@@ -15,18 +15,21 @@
  *   receive             x2           x3           x0           x1
  *
  * Receives are posted a few chunks ahead, straight into the result: no memory of the transport is
- * held, so an operation need not be the oldest to move. An empty vector is one empty message, so
- * that ranks that disagree on the count are told.
+ * held, so an operation need not be the oldest to move.
  *
  * Ranks that disagree on the shift talk to ranks that expect somebody else, which notice by the
- * descriptor. Only where the ranks fall into several cycles (gcd(shift, P) > 1; each rank its own
- * neighbour being the extreme) could a cycle be happy without the others; so there each rank also
- * tells the next one what it does. A rank that is done by then has a good result.
+ * descriptor. Only where the ranks fall into several cycles (gcd(shift, P) > 1) could a cycle be
+ * happy without the others; so there each rank also describes the call to the next one, which may
+ * be the one that waits, while this one is done, with a good result, and busy with something else.
+ * Where each rank is its own neighbour, all of them hear from others in the steps of a barrier.
  */
-#include "collectives/collective.h"
+#include "collectives/barrier.h"
+#include "collectives/dispute.h"
 
 /* Messages posted ahead, in each direction. */
 #define AHEAD 4
+/* Steps of the barrier; those of chunks are below. */
+#define BARRIER_STEP 0x80000000u
 
 struct sendrecv {
     int to, from;
@@ -36,6 +39,7 @@ struct sendrecv {
     bool eager;
     struct spr_out out[AHEAD];
     struct spr_in in[AHEAD];
+    struct spr_barrier barrier; /* no steps: none */
 };
 
 static bool always(const struct spr_plan *plan, int size)
@@ -71,9 +75,10 @@ static spr_status start(spr_request *rq)
     s->bytes = rq->plan.count * spr_dtype_size(rq->plan.dtype);
     s->chunks = (uint32_t)spr_max_size(spr_div_ceil(s->bytes, SPR_CHUNK_BYTES), 1);
     s->eager = s->bytes <= comm->options.eager_bytes;
-    if (common_divisor((uint32_t)comm->size, (uint32_t)distance) > 1)
-        spr_channel_announce(&rq->comm->channel, (comm->rank + 1) % comm->size, rq->operation,
-                             rq->descriptor);
+    if (distance == 0)
+        spr_barrier_init(&s->barrier, comm->size, BARRIER_STEP);
+    else if (common_divisor((uint32_t)comm->size, (uint32_t)distance) > 1)
+        spr_dispute_describe(rq, (comm->rank + 1) % comm->size);
     return SPR_OK;
 }
 
@@ -120,7 +125,7 @@ static bool advance(spr_request *rq)
         const void *data = s->bytes ? send + c * SPR_CHUNK_BYTES : NULL;
         spr_post_send(rq, &s->out[c % AHEAD], s->to, c, data, chunk_bytes(s, c), s->eager);
     }
-    return s->arrived == s->chunks && s->sent == s->chunks;
+    return spr_barrier_advance(rq, &s->barrier) && s->arrived == s->chunks && s->sent == s->chunks;
 }
 
 static void cleanup(spr_request *rq)
@@ -128,6 +133,7 @@ static void cleanup(spr_request *rq)
     struct sendrecv *s = rq->state;
 
     spr_in_release_all(s->in, AHEAD);
+    spr_barrier_cleanup(&s->barrier);
 }
 
 const struct spr_algorithm spr_sendrecv_direct = {

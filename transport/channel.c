@@ -408,6 +408,11 @@ static bool waits_for(const struct spr_channel_peer *p, uint32_t operation)
     return waits;
 }
 
+bool spr_channel_waits_for(const struct spr_channel *ch, int peer, uint32_t operation)
+{
+    return waits_for(&ch->peers[peer], operation);
+}
+
 static bool behind(const struct spr_channel_peer *p, uint32_t operation)
 {
     return (int32_t)(p->heard - operation) < 0;

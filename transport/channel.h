@@ -195,6 +195,8 @@ void spr_channel_bye(struct spr_channel *ch, uint32_t next_operation);
 bool spr_channel_all_left(const struct spr_channel *ch);
 void spr_channel_destroy(struct spr_channel *ch);
 
+/* Does it wait for a message of this peer, or to be allowed to send it one? */
+bool spr_channel_waits_for(const struct spr_channel *ch, int peer, uint32_t operation);
 /* Ranks that an operation waits for: those that have not reached it; if there are none, all with
  * posted receives and sends without grant. Text like "2, 5-7". */
 void spr_channel_waiting_for(const struct spr_channel *ch, uint32_t operation, char *text,

@@ -228,6 +228,7 @@ static void ranks_that_disagree_are_told(void **state)
         if (shifts[0] == shifts[1] && bytes[0] == bytes[1])
             continue;
         make(&w, ranks);
+        w.lazy = trial % 2; /* who is done does not hear the others any more */
         for (int k = 0; k < ranks; k++) {
             int r = (first + k) % ranks, which = (int)(odd >> r & 1);
             assert_int_equal(post(&w, r, bytes[which], shifts[which]), SPR_OK);
@@ -253,6 +254,34 @@ static void ranks_that_disagree_are_told(void **state)
         run_ok(&w, shifts[0], bytes[1]);
         world_destroy(&w);
     }
+}
+
+/* Cycles that know nothing of each other may be far apart; so may news of them. */
+static void cycles_may_be_far_apart(void **state)
+{
+    enum { OPERATIONS = 300, RANKS = 4 };
+    struct world w;
+
+    (void)state;
+    make(&w, RANKS);
+    for (int i = 0; i < OPERATIONS; i++) {
+        memset(w.requests, 0, sizeof w.requests);
+        for (int r = 0; r < RANKS; r += 2)
+            assert_int_equal(post(&w, r, 400, 2), SPR_OK);
+        assert_true(world_run(&w, LIMIT_NS));
+    }
+    for (int i = 0; i < OPERATIONS; i++) {
+        memset(w.requests, 0, sizeof w.requests);
+        for (int r = 1; r < RANKS; r += 2)
+            assert_int_equal(post(&w, r, 400, 2), SPR_OK);
+        assert_true(world_run(&w, LIMIT_NS));
+        assert_true(w.results[1] == SPR_OK && w.results[3] == SPR_OK);
+    }
+    memset(w.requests, 0, sizeof w.requests);
+    for (int r = 0; r < RANKS; r++)
+        memset(out[r], GUARD, LARGE);
+    run_ok(&w, 2, 400);
+    world_destroy(&w);
 }
 
 /* A rank dies while all send to it, past it and to themselves; memory is given back. */
@@ -293,6 +322,7 @@ int main(void)
         cmocka_unit_test(a_rank_alone_is_done_when_the_call_returns),
         cmocka_unit_test(overlapping_buffers_are_invalid),
         cmocka_unit_test(ranks_that_disagree_are_told),
+        cmocka_unit_test(cycles_may_be_far_apart),
         cmocka_unit_test(survivors_end_and_leak_nothing),
     };
     int failures;

@@ -316,6 +316,42 @@ static void who_was_ahead_is_told_after_a_second_round(void **state)
     world_destroy(&w);
 }
 
+/* Ranks are renumbered; who describes a call to its neighbour means the new one. */
+static void ranks_that_disagree_in_a_new_group_are_told_at_once(void **state)
+{
+    bool members[5] = {false, true, true, true, true};
+    struct world w;
+    uint64_t begin = 0;
+
+    (void)state;
+    make(&w, 5, 0);
+    spr_sim_kill(w.sim, 0, now(&w));
+    post(&w, NULL);
+    assert_true(world_run(&w, now(&w) + 100 * SECOND));
+    shrink(&w, "a killed rank", 0, NULL);
+    check_group(&w, members, "a killed rank", 0);
+    /* New ranks 0 and 2 are each other's neighbours, done, and busy with something else. */
+    for (int i = 0; i < 4; i++) {
+        static const int order[] = {1, 3, 2, 4};
+        int r = order[i];
+        assert_int_equal(spr_isendrecv(w.comms[r], in[r], out[r], 10, SPR_FP32, r % 2 ? 2 : 1, NULL,
+                                       &w.requests[r]),
+                         SPR_OK);
+        if (r == 3) {
+            assert_true(world_run(&w, now(&w) + 100 * SECOND));
+            assert_true(w.results[1] == SPR_OK && w.results[3] == SPR_OK);
+            for (int idle = 1; idle < 5; idle += 2)
+                spr_sim_pause(w.sim, idle, now(&w), now(&w) + 10 * SECOND);
+            begin = now(&w);
+        }
+    }
+    assert_true(world_run(&w, now(&w) + 100 * SECOND));
+    for (int r = 2; r < 5; r += 2)
+        assert_int_equal(w.results[r], SPR_ERR_MISMATCH);
+    assert_true(now(&w) - begin < SECOND / 2);
+    world_destroy(&w);
+}
+
 /* The watch of rank 1 gives up rank 2 just before the n-th progress of rank 1. */
 static int countdown;
 static bool in_time; /* ... which is in the old epoch still */
@@ -379,6 +415,7 @@ int main(void)
         cmocka_unit_test(of_a_cut_network_one_part_goes_on),
         cmocka_unit_test(who_was_ahead_is_told),
         cmocka_unit_test(who_was_ahead_is_told_after_a_second_round),
+        cmocka_unit_test(ranks_that_disagree_in_a_new_group_are_told_at_once),
         cmocka_unit_test(whom_the_watch_gives_up_meanwhile_is_left_out),
     };
 

@@ -234,11 +234,13 @@ static bool collect(struct world *w)
             continue;
         w->results[r] = spr_test(&w->requests[r]);
         all &= w->requests[r] == NULL;
+        if (w->lazy && !w->requests[r])
+            spr_sim_pause(w->sim, r, spr_now_ns(spr_sim_clock(w->sim)), UINT64_MAX);
     }
     return all;
 }
 
-bool world_run(struct world *w, uint64_t limit_ns)
+static bool run(struct world *w, uint64_t limit_ns)
 {
     const struct spr_clock *clock = spr_sim_clock(w->sim);
 
@@ -255,6 +257,15 @@ bool world_run(struct world *w, uint64_t limit_ns)
         /* Deadlines need time to pass even when no frame is under way. */
         spr_sim_sleep(w->sim, spr_now_ns(clock) + 10000000);
     }
+}
+
+bool world_run(struct world *w, uint64_t limit_ns)
+{
+    bool ok = run(w, limit_ns);
+
+    for (int r = 0; w->lazy && r < w->ranks; r++)
+        spr_sim_pause(w->sim, r, 0, 0);
+    return ok;
 }
 
 /* What the watch would tell of the ranks that were killed. */

@@ -34,6 +34,7 @@ struct world {
     void (*entered)(void *ctx, int rank);
     void *entered_ctx;
     uint32_t epochs[WORLD_MAX];
+    bool lazy; /* in world_run a rank does nothing any more when its request is done */
     void (*before)(struct world *w, int rank); /* before each progress of a rank; or NULL */
 };
 
