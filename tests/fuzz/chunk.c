@@ -35,9 +35,11 @@ struct setup {
     uint8_t mode, room;
     struct spr_blocks blocks;
     uint32_t owner, windows, first;
+    uint32_t len[MOST_WINDOWS]; /* positions, of each window from `first` on */
 };
 
 static struct entries model;
+static const float zeros[6000];
 static float acc[SPR_WINDOW];
 static uint64_t touched[SPR_WINDOW / 64];
 static uint16_t harvest_pos[SPR_WINDOW + 16];
@@ -56,30 +58,45 @@ static struct setup read_setup(struct fuzz_in *in)
     s.windows = spr_blocks_windows(&s.blocks, s.owner);
     s.first = fuzz_u8(in) % (s.windows + 1);
     s.room = fuzz_u8(in);
+    FUZZ_CHECK(s.windows <= MOST_WINDOWS);
+    for (uint32_t w = s.first; w < s.windows; w++)
+        s.len[w - s.first] = spr_blocks_window_len(&s.blocks, s.owner, w);
     return s;
-}
-
-static uint32_t window_len(const struct setup *s, uint32_t w)
-{
-    return spr_blocks_window_len(&s->blocks, s->owner, s->first + w);
 }
 
 /* ---- Repairs: most random bytes would be refused at the first check ---- */
 
-static size_t bytes_of(const struct setup *s, const struct spr_chunk_header *h, uint32_t count)
+static size_t positions_of(const struct setup *s, const struct spr_chunk_header *h)
 {
-    size_t positions = 0, words = 0;
+    size_t n = 0;
 
-    for (uint32_t w = 0; w < h->windows; w++) {
-        positions += window_len(s, w);
-        words += (window_len(s, w) + 63) / 64;
-    }
-    if (count > positions)
-        return SIZE_MAX;
-    if (h->format == SPR_CHUNK_DENSE && count != positions)
+    for (uint32_t w = 0; w < h->windows; w++)
+        n += s->len[w];
+    return n;
+}
+
+static size_t bytes_of(const struct setup *s, const struct spr_chunk_header *h)
+{
+    size_t positions = positions_of(s, h), words = 0;
+
+    for (uint32_t w = 0; w < h->windows; w++)
+        words += (s->len[w] + 63) / 64;
+    if (h->count > positions)
         return SIZE_MAX;
     return spr_chunk_bytes((enum spr_chunk_format)h->format, (enum spr_vtype)h->vtype, h->windows,
-                           positions, words, count);
+                           positions, words, h->count);
+}
+
+/* The most entries of these formats that fit. */
+static uint32_t most_entries(const struct setup *s, const struct spr_chunk_header *h, size_t bytes)
+{
+    size_t one = (h->format == SPR_CHUNK_U16 ? 2 : 4) + spr_vtype_bytes((enum spr_vtype)h->vtype);
+    struct spr_chunk_header fits = *h;
+
+    fits.count = (uint32_t)spr_min_size(h->count, spr_min_size(positions_of(s, h), bytes / one));
+    while (fits.count > 0 && bytes_of(s, &fits) > bytes)
+        fits.count--;
+    return fits.count;
 }
 
 static uint32_t bits_set(const struct setup *s, const struct spr_chunk_header *h, uint8_t *bitmap,
@@ -88,7 +105,7 @@ static uint32_t bits_set(const struct setup *s, const struct spr_chunk_header *h
     uint32_t n = 0;
 
     for (uint32_t w = 0; w < h->windows; w++) {
-        uint32_t len = window_len(s, w);
+        uint32_t len = s->len[w];
 
         for (uint32_t i = 0; i < len && i / 8 < bytes; i++)
             n += bitmap[i / 8] >> i % 8 & 1;
@@ -117,15 +134,11 @@ static size_t fix_header(const struct setup *s, uint8_t *chunk, size_t bytes)
     memset(h.zero, 0, sizeof h.zero);
     if (h.format == SPR_CHUNK_BITMAP)
         h.count = bits_set(s, &h, chunk + sizeof h, bytes - sizeof h);
-    if (h.format == SPR_CHUNK_DENSE) {
-        h.count = 0;
-        for (uint32_t w = 0; w < h.windows; w++)
-            h.count += window_len(s, w);
-    }
+    if (h.format == SPR_CHUNK_DENSE)
+        h.count = (uint32_t)positions_of(s, &h);
     if (h.format == SPR_CHUNK_U16 || h.format == SPR_CHUNK_U32)
-        while (h.count > 0 && bytes_of(s, &h, h.count) > bytes)
-            h.count = h.count > bytes ? (uint32_t)bytes : h.count - 1;
-    size_t exact = bytes_of(s, &h, h.count);
+        h.count = most_entries(s, &h, bytes);
+    size_t exact = bytes_of(s, &h);
     if (exact <= bytes)
         bytes = exact;
     h.payload_bytes = (uint32_t)(bytes - sizeof h);
@@ -209,7 +222,7 @@ static void put(const struct setup *s, uint32_t at)
 {
     uint32_t w = at >> SPR_WINDOW_LOG2;
 
-    FUZZ_CHECK(w < MOST_WINDOWS && (at & (SPR_WINDOW - 1)) < window_len(s, w));
+    FUZZ_CHECK(w < MOST_WINDOWS && (at & (SPR_WINDOW - 1)) < s->len[w]);
     FUZZ_CHECK(model.count == 0 || at > model.at[model.count - 1]);
     model.per_window[w]++;
     model.at[model.count++] = at;
@@ -225,7 +238,7 @@ static void read_plainly(const struct setup *s, const struct spr_chunk_header *h
     model.count = 0;
     memset(model.per_window, 0, sizeof model.per_window);
     for (uint32_t w = 0; w < h->windows; w++) {
-        uint32_t start = w << SPR_WINDOW_LOG2, len = window_len(s, w);
+        uint32_t start = w << SPR_WINDOW_LOG2, len = s->len[w];
 
         if (h->format == SPR_CHUNK_U16) {
             memcpy(&number, payload + 4 * (size_t)w, 4);
@@ -259,7 +272,7 @@ static void check_add(const struct setup *s, struct spr_chunk c, uint32_t window
     size_t done = 0;
 
     for (uint32_t w = 0; w < windows; w++) {
-        uint32_t len = window_len(s, w);
+        uint32_t len = s->len[w];
 
         spr_chunk_add(&c, acc, touched);
         size_t n = spr_window_harvest(acc, touched, len, harvest_pos, harvest_val);
@@ -269,8 +282,7 @@ static void check_add(const struct setup *s, struct spr_chunk c, uint32_t window
             FUZZ_CHECK(same(harvest_val[i], model.value[done + i]));
         }
         /* Nothing is left in the window, nor outside of its positions. */
-        for (uint32_t i = 0; i < len && len < 6000; i++)
-            FUZZ_CHECK(acc[i] == 0);
+        FUZZ_CHECK(memcmp(acc, zeros, spr_min_size(len, SPR_ARRAY_LEN(zeros)) * sizeof *acc) == 0);
         FUZZ_CHECK(touched[0] == 0 && touched[(len - 1) / 64] == 0);
         FUZZ_CHECK(len >= SPR_WINDOW - 64 || (touched[len / 64 + 1] == 0 && acc[len] == 0));
         done += n;
@@ -423,7 +435,7 @@ static void seed(unsigned size, unsigned ranks, unsigned every, int format, enum
     spr_chunk_writer_begin(&w, 0);
     for (uint32_t k = 0; k < s.windows; k++) {
         size_t n = 0;
-        for (uint32_t p = every / 2; p < window_len(&s, k); p += every, n++) {
+        for (uint32_t p = every / 2; p < s.len[k]; p += every, n++) {
             w.pos[w.count + n] = (uint16_t)p;
             w.val[w.count + n] = (float)p * 0.25f - 3;
         }

@@ -50,7 +50,9 @@ void fuzz_take(struct fuzz_in *in, void *to, size_t bytes)
 uint64_t fuzz_number(struct fuzz_in *in, size_t bytes)
 {
     uint64_t v = 0;
-    fuzz_take(in, &v, bytes);
+
+    for (size_t i = 0; i < bytes && in->left > 0; i++, in->left--)
+        v |= (uint64_t)*in->at++ << 8 * i;
     return v;
 }
 

@@ -65,5 +65,5 @@ test_programs += $(fuzz_tests)
 # replay.c's.
 fuzz-programs:
 	$(AM_V_at)$(MAKE) LDFLAGS='$(LDFLAGS) -fsanitize=fuzzer' $(fuzz_tests)
-EXTRA_DIST += tests/fuzz/README.md tests/fuzz/run tests/fuzz/corpus tests/fuzz/dict
+EXTRA_DIST += tests/fuzz/README.md tests/fuzz/run tests/fuzz/untraced tests/fuzz/corpus tests/fuzz/dict
 .PHONY: fuzz-programs

@@ -10,7 +10,7 @@
 #include "tools/trace/trace.h"
 
 #define MOST_RANKS 4
-#define MOST_EVENTS 64
+#define MOST_EVENTS 32
 
 static struct trace *new_trace(int rank, int size, uint8_t how)
 {
