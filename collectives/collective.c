@@ -113,8 +113,7 @@ void spr_comm_buffer_put(spr_comm *comm, char *buffer)
 
 /* Life of a request ---------------------------------------------------------------------------- */
 
-/* What must be equal on all ranks. */
-static void describe(const spr_request *rq, struct spr_descriptor *d)
+void spr_collective_describe(const spr_request *rq, struct spr_descriptor *d)
 {
     const struct spr_plan *p = &rq->plan;
 
@@ -279,6 +278,7 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
                               const spr_call_options *options, spr_codec *codec, spr_request **out)
 {
     struct spr_descriptor descriptor;
+    struct spr_past before; /* what has the operation's place among those that are remembered */
     spr_request *rq;
     spr_status status;
 
@@ -298,8 +298,9 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
         goto undo;
     rq->operation = comm->next_operation;
     fill_options(rq, options);
-    describe(rq, &descriptor);
+    spr_collective_describe(rq, &descriptor);
     rq->descriptor = spr_descriptor_hash(&descriptor);
+    before = comm->past[rq->operation % SPR_PAST];
     spr_past_add(comm, rq, &descriptor);
     spr_list_push_back(&comm->running, &rq->node);
     comm->next_operation++;
@@ -317,6 +318,7 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
 undo_number:
     spr_trace_add(comm->trace, rq->posted_ns, SPR_EV_COMPLETE, -1, rq->operation,
                   (uint64_t)(uint32_t)status, 0);
+    comm->past[rq->operation % SPR_PAST] = before;
     comm->next_operation--;
 undo:
     request_put(rq);

@@ -137,6 +137,8 @@ void spr_halves_unpack(spr_request *rq);
 /* Fail this request alone; the communicator works on. It completes when its messages have come
  * back; those of other ranks that are still to come are dropped. */
 void spr_collective_reject(spr_request *rq, spr_status status, int blamed, const char *text);
+/* What must be equal on all ranks. */
+void spr_collective_describe(const spr_request *rq, struct spr_descriptor *d);
 /* Called by progress for requests on the ready list, and after a failure. */
 void spr_collective_step(spr_request *rq);
 /* Post and wait. */

@@ -48,6 +48,21 @@ static spr_request *running(const spr_comm *comm, uint32_t operation)
     return NULL;
 }
 
+/* What this rank posted; also when more operations are in flight than are remembered. NULL: it was
+ * complete too long ago. */
+static const struct spr_past *recall(spr_comm *comm, uint32_t operation, struct spr_past *room)
+{
+    const struct spr_past *past = spr_past_find(comm, operation);
+    const spr_request *rq = past ? NULL : running(comm, operation);
+
+    if (!rq)
+        return past;
+    *room = (struct spr_past){
+        .operation = operation, .rejected = rq->rejected != SPR_OK, .hash = rq->descriptor};
+    spr_collective_describe(rq, &room->descriptor);
+    return room;
+}
+
 static void describe(spr_comm *comm, int peer, const struct spr_past *past)
 {
     spr_channel_note(&comm->channel, peer, SPR_FRAME_DESCRIBE, past->operation, 0, 0,
@@ -61,7 +76,8 @@ void spr_dispute_describe(const spr_request *rq, int rank)
 
 void spr_dispute_describe_late(spr_request *rq)
 {
-    const struct spr_past *past = spr_past_find(rq->comm, rq->operation);
+    struct spr_past room;
+    const struct spr_past *past = recall(rq->comm, rq->operation, &room);
 
     rq->describe_ns = 0;
     for (int r = 0; past && r < rq->comm->size; r++)
@@ -72,7 +88,8 @@ void spr_dispute_describe_late(spr_request *rq)
 
 void spr_dispute_found(spr_comm *comm, int peer, uint32_t operation)
 {
-    const struct spr_past *past = spr_past_find(comm, operation);
+    struct spr_past room;
+    const struct spr_past *past = recall(comm, operation, &room);
     spr_request *rq = running(comm, operation);
     int rank = comm->channel.peers[peer].rank;
 
@@ -97,9 +114,10 @@ static void reject(spr_comm *comm, uint32_t operation, int blamed, const char *t
     struct spr_past *past = spr_past_find(comm, operation);
     spr_request *rq = running(comm, operation);
 
-    if (!past || past->rejected)
+    if (past ? past->rejected : !rq || rq->rejected)
         return;
-    past->rejected = true;
+    if (past)
+        past->rejected = true;
     spr_trace_add(comm->trace, spr_now_ns(comm->clock), SPR_EV_REJECT, blamed, operation, 0, 0);
     spr_warn(SPR_SUB_COLL, "%s%s", text, rq ? "" : " (it was complete on this rank)");
     if (rq)
@@ -118,7 +136,8 @@ static void reject_everywhere(spr_comm *comm, uint32_t operation, int blamed, co
 /* `from` has described what it posted as `operation`; this rank has posted it, too. */
 static void compare(spr_comm *comm, uint32_t operation, int from, const struct spr_descriptor *d)
 {
-    const struct spr_past *past = spr_past_find(comm, operation);
+    struct spr_past room;
+    const struct spr_past *past = recall(comm, operation, &room);
     char text[TEXT_BYTES - 32], host[64]; /* room for "told by" */
 
     if (!past || past->rejected || past->hash == spr_descriptor_hash(d))

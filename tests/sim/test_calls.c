@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/util.h"
-#include "collectives/collective.h"
+#include "collectives/dispute.h"
 #include "tests/sim/world.h"
 
 #define LIMIT_NS 3600000000000ull
@@ -202,6 +202,65 @@ static void ranks_that_disagree_are_told(void **state)
     }
 }
 
+/* More operations are in flight than are remembered when they are over. */
+static void the_oldest_of_many_in_flight_may_disagree(void **state)
+{
+    enum { OPERATIONS = 3 * SPR_PAST };
+    static spr_request *requests[OPERATIONS][2];
+    struct world w;
+
+    (void)state;
+    make(&w, 2);
+    for (int r = 0; r < 2; r++)
+        for (int i = 0; i < OPERATIONS; i++)
+            assert_int_equal(spr_iallreduce(w.comms[r], in[r], out[r],
+                                            i == 0 ? 100 + (size_t)r : 10, SPR_FP32, SPR_SUM, NULL,
+                                            &requests[i][r]),
+                             SPR_OK);
+    for (int i = 0; i < OPERATIONS; i++) {
+        memcpy(w.requests, requests[i], sizeof requests[i]);
+        if (i == 0)
+            for (int r = 0; r < 2; r++)
+                spr_on_complete(w.requests[r], keep_text, w.requests[r]);
+        assert_true(world_run(&w, LIMIT_NS));
+        for (int r = 0; r < 2; r++)
+            assert_int_equal(w.results[r], i == 0 ? SPR_ERR_MISMATCH : SPR_OK);
+    }
+    for (int r = 0; r < 2; r++)
+        assert_non_null(strstr(texts[r], "count 100 on rank 0, 101 on rank 1"));
+    world_destroy(&w);
+}
+
+/* Its number is the next call's, and what was there is not forgotten. */
+static void a_call_that_cannot_begin_leaves_no_trace(void **state)
+{
+    int refused = 0;
+    struct world w;
+
+    (void)state;
+    make(&w, 2);
+    for (int i = 0; i < SPR_PAST; i++) {
+        for (int r = 0; r < 2; r++)
+            assert_int_equal(spr_ibarrier(w.comms[r], NULL, &w.requests[r]), SPR_OK);
+        assert_true(world_run(&w, LIMIT_NS));
+    }
+    for (uint64_t n = 1; n < 20; n++) {
+        spr_status status;
+        (void)spr_mem_fail_nth(n);
+        status = spr_iallreduce(w.comms[0], in[0], out[0], LARGE, SPR_FP32, SPR_SUM, NULL,
+                                &w.requests[0]);
+        (void)spr_mem_fail_nth(0);
+        if (status == SPR_OK)
+            break;
+        refused++;
+        assert_int_equal(status, SPR_ERR_NOMEM);
+        assert_non_null(spr_past_find(w.comms[0], 1));
+        assert_null(spr_past_find(w.comms[0], SPR_PAST + 1));
+    }
+    assert_true(refused > 0); /* then it begins, and memory fails it while it is under way */
+    world_destroy(&w);
+}
+
 /* Arguments ------------------------------------------------------------------------------------ */
 
 static void wrong_options_and_requests_are_invalid(void **state)
@@ -330,6 +389,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_that_disagree_are_told),
+        cmocka_unit_test(the_oldest_of_many_in_flight_may_disagree),
+        cmocka_unit_test(a_call_that_cannot_begin_leaves_no_trace),
         cmocka_unit_test(wrong_options_and_requests_are_invalid),
         cmocka_unit_test(an_invalid_call_leaves_the_codec_as_it_was),
         cmocka_unit_test(a_deadline_names_its_own_operation),
