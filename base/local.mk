@@ -14,6 +14,8 @@ base_libspr_base_la_SOURCES = \
 	base/crc32c_scalar.c \
 	base/error.c \
 	base/error.h \
+	base/fork.c \
+	base/fork.h \
 	base/list.h \
 	base/log.c \
 	base/log.h \

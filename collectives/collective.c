@@ -4,8 +4,8 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/fork.h"
 #include "base/log.h"
 #include "collectives/dispute.h"
 #include "collectives/finite.h"
@@ -329,7 +329,7 @@ spr_status spr_collective_check(const spr_comm *comm, const spr_call_options *op
                                 spr_request **out)
 {
     /* The lock may be held by a thread that the child does not have. */
-    if (comm->pid != getpid())
+    if (comm->process != spr_process())
         return spr_error_set(spr_thread_error(), SPR_ERR_FORKED, comm->rank,
                              "rank %d: a forked child cannot use its parent's communicator",
                              comm->rank);
@@ -407,7 +407,7 @@ spr_status spr_test(spr_request **request)
     if (!request || !*request)
         return SPR_ERR_INVALID;
     comm = (*request)->comm;
-    if (comm->pid != getpid())
+    if (comm->process != spr_process())
         return SPR_ERR_FORKED;
     pthread_mutex_lock(&comm->lock);
     if (!(*request)->done && !comm->driving && !(comm->thread_only && comm->has_thread))
@@ -429,7 +429,7 @@ spr_status spr_wait(spr_request **request, double timeout_s)
     if (!request || !*request)
         return SPR_ERR_INVALID;
     comm = (*request)->comm;
-    if (comm->pid != getpid())
+    if (comm->process != spr_process())
         return SPR_ERR_FORKED;
     if (timeout_s >= 0)
         until = spr_monotonic_ns() + spr_seconds_ns(timeout_s);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cpu.h"
+#include "base/fork.h"
 #include "collectives/collective.h"
 #include "collectives/dispute.h"
 #include "collectives/membership.h"
@@ -108,7 +109,7 @@ spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
     comm->options = *options;
     comm->clock = clock;
     comm->epoll_fd = comm->wake_fd = comm->timer_fd = -1;
-    comm->pid = getpid();
+    comm->process = spr_process();
     comm->next_operation = 1;
     spr_list_init(&comm->running);
     spr_list_init(&comm->ready);

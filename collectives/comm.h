@@ -83,7 +83,7 @@ struct spr_comm {
     struct spr_outcome done; /* operations that have ended here, and not by a failure of all */
     struct spr_list codecs;  /* whose last step may be taken back */
     uint64_t next_timer_ns;
-    pid_t pid; /* of the process that made it */
+    uint64_t process; /* that made it, see base/fork.h */
     bool closing;
     int background; /* work besides `running`: connecting, saying goodbye */
 

@@ -15,6 +15,7 @@
 
 #include "base/cpu.h"
 #include "base/crc32c.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "collectives/comm.h"
@@ -495,7 +496,7 @@ static void finish(spr_comm *comm)
 
 void spr_comm_destroy(spr_comm *comm)
 {
-    if (!comm || comm->pid != getpid()) /* a forked child leaves its parent's alone */
+    if (!comm || comm->process != spr_process()) /* a forked child leaves its parent's alone */
         return;
     pthread_mutex_lock(&comm->lock);
     if (comm->size > 1)
@@ -508,7 +509,7 @@ void spr_comm_destroy(spr_comm *comm)
 
 void spr_comm_abort(spr_comm *comm, const char *reason)
 {
-    if (!comm || comm->pid != getpid()) /* the links are the parent's */
+    if (!comm || comm->process != spr_process()) /* the links are the parent's */
         return;
     pthread_mutex_lock(&comm->lock);
     spr_comm_fail(comm, SPR_ERR_REVOKED, comm->rank, -1, reason ? reason : "abort");

@@ -3,8 +3,8 @@
  * Small public calls on a communicator: identity, progress by the caller, memory, statistics.
  */
 #include <string.h>
-#include <unistd.h>
 
+#include "base/fork.h"
 #include "collectives/comm.h"
 
 int spr_comm_rank(const spr_comm *comm) { return comm->rank; }
@@ -16,7 +16,7 @@ const char *spr_last_error(const spr_comm *comm)
     static _Thread_local char text[SPR_ERROR_TEXT_BYTES];
     spr_comm *c = (spr_comm *)(uintptr_t)comm; /* only the lock is changed */
 
-    if (!comm || comm->pid != getpid())
+    if (!comm || comm->process != spr_process())
         return spr_thread_error()->text;
     pthread_mutex_lock(&c->lock);
     memcpy(text, comm->error.status ? comm->error.text : spr_thread_error()->text, sizeof text);
@@ -28,7 +28,7 @@ int spr_comm_progress(spr_comm *comm)
 {
     int events = 0;
 
-    if (comm->pid != getpid())
+    if (comm->process != spr_process())
         return SPR_ERR_FORKED;
     pthread_mutex_lock(&comm->lock);
     if (!comm->driving && !(comm->thread_only && comm->has_thread))

@@ -3,8 +3,8 @@
  * The public side of membership: go on with the ranks that are left.
  */
 #include <stdio.h>
-#include <unistd.h>
 
+#include "base/fork.h"
 #include "base/log.h"
 #include "collectives/membership.h"
 
@@ -52,7 +52,7 @@ spr_status spr_comm_shrink(spr_comm *comm, double patience_s, spr_shrink_info *i
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
                              "shrink: no communicator, or info not set up with "
                              "SPR_SHRINK_INFO_INIT");
-    if (comm->pid != getpid())
+    if (comm->process != spr_process())
         return SPR_ERR_FORKED;
     if (comm->world > SPR_MEMBERSHIP_MAX)
         return spr_error_set(spr_thread_error(), SPR_ERR_UNSUPPORTED, comm->rank,

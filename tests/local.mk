@@ -9,6 +9,7 @@ LDADD = $(spr_static_libs) $(CMOCKA_LIBS)
 test_programs = \
 	tests/unit/test_base_cpu \
 	tests/unit/test_base_crc32c \
+	tests/unit/test_base_fork \
 	tests/unit/test_base_log \
 	tests/unit/test_base_mem \
 	tests/unit/test_base_opt \
