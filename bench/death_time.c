@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * How long it takes from the death of a rank to the error on each of the others. Run by
- * bench/deaths under sparring-run, once per death: the rank that follows the victim kills it at a
- * random moment of a loop of collectives.
+ * How long it takes from the death of a rank to the error on each of the others, and until these
+ * have shrunk the communicator and summed again. Run by bench/deaths under sparring-run, once per
+ * death: the rank that follows the victim kills it at a random moment of a loop of collectives.
  *
  *   death_time FILE VICTIM RESIDENT_MIB ELEMENTS
  *
- * FILE is where the ranks meet. Each survivor writes "ms  rank  error".
+ * FILE is where the ranks meet. Each survivor writes "ms  ms  rank  error"; the second is 0 where
+ * it could not go on.
  */
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +63,22 @@ static void *killer(void *arg)
     return NULL;
 }
 
+static double since_ms(const struct meeting *m)
+{
+    return (double)(now_ns() - atomic_load(&m->killed_ns)) * 1e-6;
+}
+
+/* After a death: the survivors, and one more sum of ones. */
+static bool go_on(spr_comm *comm, float *x, size_t elements)
+{
+    for (size_t i = 0; i < elements; i++)
+        x[i] = 1;
+    if (spr_comm_shrink(comm, 0, NULL) != SPR_OK ||
+        spr_allreduce(comm, x, x, elements, SPR_FP32, SPR_SUM, NULL) != SPR_OK)
+        return false;
+    return x[elements - 1] == (float)spr_comm_size(comm);
+}
+
 static long number(const char *text) { return strtol(text, NULL, 10); }
 
 int main(int argc, char **argv)
@@ -71,6 +89,9 @@ int main(int argc, char **argv)
     pthread_t thread;
     int rank, victim;
     size_t bytes, elements;
+    char error[512];
+    double error_ms;
+    bool good;
     float *x;
 
     if (argc != 5 || spr_comm_create(NULL, &comm) != SPR_OK) {
@@ -96,8 +117,10 @@ int main(int argc, char **argv)
         return 2;
     while (status == SPR_OK)
         status = spr_allreduce(comm, x, x, elements, SPR_FP32, SPR_SUM, NULL);
-    printf("%8.3f  %d  %s: %s\n", (double)(now_ns() - atomic_load(&m->killed_ns)) * 1e-6, rank,
-           spr_status_name(status), spr_last_error(comm));
+    error_ms = since_ms(m);
+    snprintf(error, sizeof error, "%s: %s", spr_status_name(status), spr_last_error(comm));
+    good = go_on(comm, x, elements);
+    printf("%8.3f  %8.3f  %d  %s\n", error_ms, good ? since_ms(m) : 0.0, rank, error);
     fflush(stdout);
     spr_comm_destroy(comm);
     free(x);
