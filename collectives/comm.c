@@ -68,9 +68,9 @@ static void on_buffers(void *ctx, void *memory, size_t bytes)
     spr_comm_offer_memory(ctx, memory, bytes);
 }
 
-static spr_status link_to_self(spr_comm *comm)
+struct spr_transport_params spr_comm_transport_params(spr_comm *comm)
 {
-    const struct spr_transport_params params = {
+    return (struct spr_transport_params){
         .rank = comm->rank,
         .size = comm->size,
         .epoch = comm->channel.epoch,
@@ -81,6 +81,11 @@ static spr_status link_to_self(spr_comm *comm)
         .counters = &comm->counters,
         .trace = comm->trace,
     };
+}
+
+static spr_status link_to_self(spr_comm *comm)
+{
+    const struct spr_transport_params params = spr_comm_transport_params(comm);
     const struct spr_transport_ops *ops = &spr_transport_self;
     struct spr_transport **self = &comm->transports[0];
     struct spr_error error = {0};

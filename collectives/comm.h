@@ -99,6 +99,8 @@ struct spr_comm {
  * spr_comm_create and by the simulator. Takes over *options (strings included). */
 spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
                         const struct spr_clock *clock, spr_comm **comm);
+/* What its transports are opened with; the key and who may connect are up to the caller. */
+struct spr_transport_params spr_comm_transport_params(spr_comm *comm);
 /* Free; links must be gone or unused. */
 void spr_comm_free(spr_comm *comm);
 

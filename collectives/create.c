@@ -164,24 +164,15 @@ static void describe_self(const spr_comm *comm, struct spr_peer_info *info)
 
 static spr_status open_one(spr_comm *comm, size_t k, bool asked_for, struct spr_error *error)
 {
-    struct spr_transport_params params = {
-        .rank = comm->rank,
-        .size = comm->size,
-        .epoch = comm->channel.epoch,
-        .key = &comm->key,
-        .options = &comm->options,
-        .events = &spr_channel_link_events,
-        .up = &comm->channel,
-        .clock = comm->clock,
-        .counters = &comm->counters,
-        .trace = comm->trace,
-        .loopback_only = comm->key.secret_bytes == 0 && !comm->options.insecure,
-        .one_thread = comm->options.progress == 0,
-    };
+    struct spr_transport_params params = spr_comm_transport_params(comm);
     struct spr_error reason = {0};
     struct spr_transport *t = NULL;
-    spr_status status = known[k].ops->open(&params, &t, &reason);
+    spr_status status;
 
+    params.key = &comm->key;
+    params.loopback_only = comm->key.secret_bytes == 0 && !comm->options.insecure;
+    params.one_thread = comm->options.progress == 0;
+    status = known[k].ops->open(&params, &t, &reason);
     if (status == SPR_OK) {
         comm->transports[comm->transport_count++] = t;
         return SPR_OK;

@@ -53,8 +53,10 @@ tests_multi_test_bootstrap_faults_SOURCES = tests/multi/test_bootstrap_faults.c 
 # TCP: the frame state machine, and both twins.
 test_programs += \
 	tests/unit/test_tcp_conn \
-	tests/multi/test_transport_tcp
+	tests/multi/test_transport_tcp \
+	tests/multi/test_transport_tcp_door
 tests_multi_test_transport_tcp_SOURCES = tests/multi/test_transport_tcp.c $(tcp_nodes)
+tests_multi_test_transport_tcp_door_SOURCES = tests/multi/test_transport_tcp_door.c $(tcp_nodes)
 if HAVE_URING
 test_programs += tests/multi/test_refused
 tests_multi_test_refused_SOURCES = tests/multi/test_refused.c $(job)
@@ -179,8 +181,12 @@ tests_multi_test_transport_shm_hostile_SOURCES = tests/multi/test_transport_shm_
 tests_multi_test_transport_shm_processes_SOURCES = tests/multi/test_transport_shm_processes.c $(shm_node)
 
 # These run the programs of tools/, so they need nothing of the library.
-test_programs += tests/cli/test_sparring_run
+test_programs += tests/cli/test_sparring_run tests/cli/test_sparring_run_hosts
+shell_line = tests/cli/shell_line.c tests/cli/shell_line.h
+tests_cli_test_sparring_run_SOURCES = tests/cli/test_sparring_run.c $(shell_line)
 tests_cli_test_sparring_run_LDADD = $(CMOCKA_LIBS)
+tests_cli_test_sparring_run_hosts_SOURCES = tests/cli/test_sparring_run_hosts.c $(shell_line)
+tests_cli_test_sparring_run_hosts_LDADD = $(CMOCKA_LIBS)
 test_programs += tests/cli/test_sparring_trace
 test_programs += tests/cli/test_sparring_perf
 tests_cli_test_sparring_perf_LDADD = $(CMOCKA_LIBS)

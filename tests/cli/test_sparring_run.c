@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * sparring-run as its users see it: each test runs a shell line in which $RUN is the program.
+ * sparring-run as its users see it: usage, environment, output, failures and signals.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,97 +12,7 @@
 
 #include <cmocka.h>
 
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-enum { TEXT_BYTES = 256 * 1024 };
-
-struct result {
-    int code; /* exit code of the line, as a shell has it */
-    char output[TEXT_BYTES];
-    char error[TEXT_BYTES];
-    int64_t took_ms;
-};
-
-/* What the last run() gave. */
-static struct result result;
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static void read_back(int fd, char *text)
-{
-    ssize_t got = pread(fd, text, TEXT_BYTES - 1, 0);
-    text[got > 0 ? got : 0] = '\0';
-    close(fd);
-}
-
-/* Everything that the line starts inherits the write end of a pipe, so the pipe closes when the
- * last process is gone. A process that is left behind keeps it open: that fails the test. */
-static void run(const char *line)
-{
-    int gone[2];
-    int output = memfd_create("output", MFD_CLOEXEC);
-    int error = memfd_create("error", MFD_CLOEXEC);
-    int status = 0;
-    int64_t start = now_ms();
-    assert_true(output >= 0 && error >= 0 && pipe2(gone, O_CLOEXEC) == 0);
-    /* Several processes write, and the offset of a memory file is not theirs together. */
-    assert_true(fcntl(output, F_SETFL, O_APPEND) == 0 && fcntl(error, F_SETFL, O_APPEND) == 0);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        int nothing = open("/dev/null", O_RDONLY);
-        dup2(nothing, STDIN_FILENO);
-        dup2(output, STDOUT_FILENO);
-        dup2(error, STDERR_FILENO);
-        dup2(gone[1], 3);
-        closefrom(4);
-        execl("/bin/sh", "sh", "-c", line, (char *)NULL);
-        _exit(99);
-    }
-    close(gone[1]);
-    struct pollfd last = {.fd = gone[0]};
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    result.took_ms = now_ms() - start;
-    int ended = poll(&last, 1, 3000);
-    close(gone[0]);
-    result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    read_back(output, result.output);
-    read_back(error, result.error);
-    if (ended != 1)
-        fail_msg("a process was left behind by: %s\n%s", line, result.error);
-}
-
-static void assert_code(int code)
-{
-    if (result.code != code)
-        fail_msg("exit code %d instead of %d\n%s%s", result.code, code, result.output,
-                 result.error);
-}
-
-static void assert_has(const char *text, const char *part)
-{
-    if (strstr(text, part) == NULL)
-        fail_msg("'%s' is missing in:\n%s", part, text);
-}
-
-static int count(const char *text, const char *part)
-{
-    int found = 0;
-    for (; (text = strstr(text, part)) != NULL; text += strlen(part))
-        found++;
-    return found;
-}
+#include "tests/cli/shell_line.h"
 
 static void wrong_usage_is_one_line_and_code_2(void **state)
 {
@@ -310,9 +220,6 @@ static void who_ignores_term_is_killed(void **state)
     assert_true(result.took_ms >= 2000);
 }
 
-/* Children, and a session of its own whose leader has gone. */
-#define FAMILY "sleep 50 & (setsid sh -c \"trap : TERM HUP; sleep 50; sleep 50\" & )"
-
 static void no_process_outlives_the_job(void **state)
 {
     (void)state; /* run() fails when one does */
@@ -363,112 +270,6 @@ static void a_reader_that_stalls_keeps_no_rank_alive(void **state)
     run("$RUN -n 2 --tag -- sh -c 'while echo y; do :; done 2>/dev/null' | head -n 2 >/dev/null");
 }
 
-static void emulated_hosts_have_networks_of_their_own(void **state)
-{
-    (void)state;
-    run("ls /sys/class/net; $RUN -n 4 --ranks-per-host 2 --emulate 100mbit --tag -- sh -c"
-        " 'echo $(hostname) $(ip -o address show dev eth0 | grep -o -E \"(10|fd)[0-9a-f.:/]+\")"
-        " $SPARRING_LOCAL_RANK/$SPARRING_LOCAL_SIZE $SPARRING_HOST_INDEX $SPARRING_ROOT"
-        " $(tc qdisc show dev eth0 | grep -o \"rate [^ ]*\")'; c=$?; ls /sys/class/net; exit $c");
-    if (result.code == 2)
-        skip();
-    assert_code(0);
-    assert_has(result.output, "[0] h0 10.77.0.1/16 fd77::1/64 0/2 0 10.77.0.1:7077 rate 100Mbit\n");
-    assert_has(result.output, "[1] h0 10.77.0.1/16 fd77::1/64 1/2 0 10.77.0.1:7077 rate 100Mbit\n");
-    assert_has(result.output, "[2] h1 10.77.0.2/16 fd77::2/64 0/2 1 10.77.0.1:7077 rate 100Mbit\n");
-    assert_has(result.output, "[3] h1 10.77.0.2/16 fd77::2/64 1/2 1 10.77.0.1:7077 rate 100Mbit\n");
-    size_t half = strcspn(result.output, "[");
-    const char *after = result.output + strlen(result.output) - half;
-    assert_int_equal(strncmp(result.output, after, half), 0);
-}
-
-static void emulated_hosts_vanish_with_a_killed_job(void **state)
-{
-    (void)state;
-    run("$RUN -n 1 --emulate 1gbit -- true");
-    if (result.code == 2)
-        skip();
-    run("$RUN -n 3 --emulate 1gbit -- sh -c '" FAMILY
-        "; sleep 50' & sleep 0.8; kill -9 $!; wait $!");
-    assert_code(137);
-}
-
-static void emulation_without_privileges_says_what_is_needed(void **state)
-{
-    (void)state;
-    run("unshare -Ur true && command -v setpriv >/dev/null");
-    if (result.code != 0)
-        skip();
-    /* A user namespace that may have no further ones, and no capability inside it. */
-    run("unshare -Ur sh -c 'echo 0 >/proc/sys/user/max_user_namespaces &&"
-        " exec setpriv --bounding-set=-all --inh-caps=-all $RUN -n 2 --emulate 1gbit -- true'");
-    assert_code(2);
-    assert_has(result.error, "sysctl user.max_user_namespaces=");
-    assert_int_equal(count(result.error, "\n"), 1);
-}
-
-/* Two kinds of remote shell: one runs the words as they are, one joins them for a shell, as ssh
- * does. */
-static const char *const remote_shells[] = {
-    "D=$(mktemp -d); R=$D/rsh; printf '#!/bin/sh\\necho \"$*\" >>%s; HOST=$1; export HOST; shift; "
-    "exec \"$@\"\\n'"
-    " $D/log >$R; chmod +x $R; ",
-    "D=$(mktemp -d); R=$D/rsh; printf '#!/bin/sh\\necho \"$*\" >>%s; HOST=$1; export HOST; shift; "
-    "exec sh -c \"$*\"\\n'"
-    " $D/log >$R; chmod +x $R; ",
-};
-
-static void run_remote(size_t shell, const char *line)
-{
-    char text[2048];
-    snprintf(text, sizeof text, "%s %s; c=$?; cat $D/log; rm -rf $D; exit $c", remote_shells[shell],
-             line);
-    run(text);
-}
-
-static void ranks_run_on_hosts_block_by_block(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < 2; i++) {
-        run_remote(
-            i,
-            "SPARRING_FOO=\"it's 5%\" $RUN --hosts me@a:2,b --rsh $R --tag -e 'C=x y' -- sh -c"
-            " 'echo $HOST $SPARRING_RANK/$SPARRING_SIZE $SPARRING_LOCAL_RANK/$SPARRING_LOCAL_SIZE"
-            " $SPARRING_HOST_INDEX $C $SPARRING_FOO ${SPARRING_ROOT%:*} $(head -c 99 "
-            "<&$SPARRING_SECRET_FD"
-            " | wc -c) \"$@\"' - \"q'q\" '$D  e'");
-        assert_code(0);
-        assert_has(result.output, "[0] me@a 0/3 0/2 0 x y it's 5% a 32 q'q $D  e\n");
-        assert_has(result.output, "[1] me@a 1/3 1/2 0 x y it's 5% a 32 q'q $D  e\n");
-        assert_has(result.output, "[2] b 2/3 0/1 1 x y it's 5% a 32 q'q $D  e\n");
-        /* Nothing but the host on the command line. */
-        assert_int_equal(count(result.output, "me@a sh -s\n"), 2);
-        assert_int_equal(count(result.output, "b sh -s\n"), 1);
-    }
-}
-
-static void remote_ranks_end_together(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < 2; i++) {
-        run_remote(i, "$RUN --hosts a:2,b --rsh $R -- sh -c '[ $SPARRING_RANK = 1 ] && kill -9 $$;"
-                      " sleep 50 & sleep 50'");
-        assert_code(137);
-        assert_has(result.error, "sparring-run: rank 1 (pid ");
-        assert_has(result.error, ", host a) was killed by signal 9 (Killed)\n");
-        run_remote(i, "$RUN --hosts a:2,b --rsh $R --timeout 0.4 -- sh -c 'trap \"\" TERM;"
-                      " while :; do sleep 1; done'");
-        assert_code(124);
-        run_remote(i, "{ $RUN --hosts a:2,b --rsh $R -- sh -c 'sleep 50 & sleep 50' &"
-                      " sleep 0.5; kill -9 $!; wait $!; }");
-        assert_code(137);
-        run_remote(i, "{ $RUN --hosts a,b --rsh $R -- sh -c 'trap \"echo got it; exit 0\" USR1;"
-                      " while :; do sleep 0.1; done' & sleep 0.5; kill -USR1 $!; wait $!; }");
-        assert_code(0);
-        assert_int_equal(count(result.output, "got it"), 2);
-    }
-}
-
 static void ranks_are_pinned_on_request(void **state)
 {
     (void)state;
@@ -500,17 +301,8 @@ int main(void)
         cmocka_unit_test(signals_reach_all_ranks),
         cmocka_unit_test(the_third_request_to_end_kills),
         cmocka_unit_test(a_reader_that_stalls_keeps_no_rank_alive),
-        cmocka_unit_test(emulated_hosts_have_networks_of_their_own),
-        cmocka_unit_test(emulated_hosts_vanish_with_a_killed_job),
-        cmocka_unit_test(emulation_without_privileges_says_what_is_needed),
-        cmocka_unit_test(ranks_run_on_hosts_block_by_block),
-        cmocka_unit_test(remote_ranks_end_together),
         cmocka_unit_test(ranks_are_pinned_on_request),
     };
-    const char *folder = getenv("top_builddir");
-    char path[4096];
-    snprintf(path, sizeof path, "%s/tools/sparring-run", folder != NULL ? folder : ".");
-    setenv("RUN", path, 1);
-    unsetenv("SPARRING_TIME_FACTOR");
+    shell_line_setup();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,15 +17,6 @@
 
 #include <cmocka.h>
 
-const char *const fault_transports[] = {
-    "shm",
-    "epoll",
-#ifdef HAVE_URING
-    "uring",
-#endif
-};
-const size_t fault_transport_count = sizeof fault_transports / sizeof *fault_transports;
-
 int fault_repeats(int in_check, int in_soak)
 {
     const char *soak = getenv("SPARRING_SOAK"), *scale = getenv("SPARRING_TEST_SCALE");

@@ -8,10 +8,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The transports, by the names that options.transports takes. */
-extern const char *const fault_transports[];
-extern const size_t fault_transport_count;
-
 /* How often a test repeats: `in_check` under `make check`, `in_soak` under `make soak` (which sets
  * SPARRING_SOAK=1); a part of the former under sanitizers (SPARRING_TEST_SCALE). At least 1. */
 int fault_repeats(int in_check, int in_soak);

@@ -16,6 +16,8 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/rng.h"
+#include "base/util.h"
 #include "tests/multi/job.h"
 
 #define ROUNDS 8
@@ -23,6 +25,15 @@
 
 void (*job_prepare)(struct job *job, int rank);
 const char *job_interface = "lo";
+
+const char *const job_transports[] = {
+    "shm",
+    "epoll",
+#ifdef HAVE_URING
+    "uring",
+#endif
+};
+const size_t job_transport_count = SPR_ARRAY_LEN(job_transports);
 
 /* A user-supplied bootstrap: an allgather in shared memory. */
 struct job_exchange {
@@ -203,4 +214,32 @@ void job_expect_success(struct job *job, double seconds)
             fail_msg("rank %d of %d over %s ended with %d", r, job->size, job->transports,
                      job->codes[r]);
     munmap(job->shared, JOB_SHARED_BYTES);
+}
+
+void job_on_all_transports(int size, void (*rank_main)(struct job *job, int rank, spr_comm *comm),
+                           void *arg, double seconds)
+{
+    for (size_t t = 0; t < job_transport_count; t++) {
+        struct job job;
+        job_start(&job, size, job_transports[t], rank_main, arg);
+        job_expect_success(&job, seconds);
+    }
+}
+
+uint64_t job_seed(void)
+{
+    uint64_t seed = spr_rng_test_seed();
+
+    printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
+    return seed;
+}
+
+void job_pause_ms(long ms) { nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL); }
+
+_Atomic int *job_counter(struct job *job, int i) { return (_Atomic int *)(void *)job->shared + i; }
+
+void job_await(_Atomic int *count, int value)
+{
+    while (atomic_load(count) < value)
+        job_pause_ms(1);
 }

@@ -7,6 +7,8 @@
 #define TESTS_MULTI_JOB_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include <sparring/sparring.h>
@@ -51,6 +53,21 @@ void job_options(struct job *job, int rank, spr_comm_options *options, spr_boots
 void job_break(struct job *job);
 /* In one rank while no other is in spr_comm_create: another communicator can be made. */
 void job_renew(struct job *job);
+
+/* The transports, by the names that options.transports takes. */
+extern const char *const job_transports[];
+extern const size_t job_transport_count;
+/* job_start and job_expect_success over each of them. */
+void job_on_all_transports(int size, void (*rank_main)(struct job *job, int rank, spr_comm *comm),
+                           void *arg, double seconds);
+/* The seed of a test program's random numbers; printed, and taken from SPARRING_SEED. */
+uint64_t job_seed(void);
+
+void job_pause_ms(long ms);
+/* Number i of the counters at the beginning of job->shared. */
+_Atomic int *job_counter(struct job *job, int i);
+/* Wait until another process has counted so far. */
+void job_await(_Atomic int *count, int value);
 _Noreturn void job_rank_failed(const char *file, int line, const char *condition);
 
 #endif

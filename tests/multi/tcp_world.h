@@ -31,6 +31,14 @@ extern const struct variant epoll4, epoll6, uring4, uring6, threads, mixed;
 #test " on " #variant, test, limit_time, NULL, (void *)(uintptr_t)&variant                 \
     }
 
+/* ... and on both twins. */
+#define ON_ALL(test) ON(test, epoll4), ON_URING(test)
+#ifdef HAVE_URING
+#define ON_URING(test) ON(test, uring4)
+#else
+#define ON_URING(test) ON(test, epoll6)
+#endif
+
 uint64_t test_seed(void); /* printed */
 int limit_time(void **state);
 /* Fewer under sanitizers (SPARRING_TEST_SCALE below 1). */

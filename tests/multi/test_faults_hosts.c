@@ -176,10 +176,10 @@ static void on_each(int ranks, const char *expel, void (*play)(void))
     }
     before = fault_census_take();
     setenv("SPARRING_EXPEL", expel, 1);
-    for (size_t t = 0; t < fault_transport_count; t++) {
-        if (!strcmp(fault_transports[t], "shm"))
+    for (size_t t = 0; t < job_transport_count; t++) {
+        if (!strcmp(job_transports[t], "shm"))
             continue;
-        start(ranks, fault_transports[t]);
+        start(ranks, job_transports[t]);
         play();
     }
     fault_census_expect(&before);

@@ -183,16 +183,16 @@ static void campaign(int trials, size_t resident)
 
     printf("%-9s %8s %6s %10s %10s %10s %10s\n", "transport", "resident", "kills", "errors",
            "p50(ms)", "p99(ms)", "max(ms)");
-    for (size_t i = 0; i < fault_transport_count; i++) {
+    for (size_t i = 0; i < job_transport_count; i++) {
         struct times times = {calloc((size_t)trials * MOST_RANKS, sizeof(double)), 0};
         for (int n = 0; n < trials; n++) {
             struct trial t = draw(&rng);
             t.resident = resident;
-            run_trial(&t, fault_transports[i], n, &times);
+            run_trial(&t, job_transports[i], n, &times);
         }
         qsort(times.us, times.count, sizeof(double), ascending);
-        printf("%-9s %5zu MiB %6d %10zu %10.2f %10.2f %10.2f\n", fault_transports[i],
-               resident >> 20, trials, times.count, times.us[times.count / 2] * 1e-3,
+        printf("%-9s %5zu MiB %6d %10zu %10.2f %10.2f %10.2f\n", job_transports[i], resident >> 20,
+               trials, times.count, times.us[times.count / 2] * 1e-3,
                times.us[times.count * 99 / 100] * 1e-3, times.us[times.count - 1] * 1e-3);
         fflush(stdout);
         free(times.us);
@@ -219,7 +219,6 @@ int main(void)
         cmocka_unit_test(so_is_one_that_holds_much_memory),
     };
 
-    seed = spr_rng_test_seed();
-    printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
+    seed = job_seed();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,11 +91,11 @@ static void need_network(void **state)
 static void a_link_that_is_down_for_a_while_is_waited_for(void **state)
 {
     need_network(state);
-    for (size_t t = 0; t < fault_transport_count; t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         struct job job;
-        if (!strcmp(fault_transports[t], "shm"))
+        if (!strcmp(job_transports[t], "shm"))
             continue;
-        start(&job, fault_transports[t], false);
+        start(&job, job_transports[t], false);
         for (int i = 0; i < fault_repeats(3, 300); i++) {
             assert_true(fault_loopback(false));
             fault_pause_us(100000);
@@ -110,11 +110,11 @@ static void a_link_that_is_down_for_a_while_is_waited_for(void **state)
 static void one_that_stays_down_ends_with_the_deadline(void **state)
 {
     need_network(state);
-    for (size_t t = 0; t < fault_transport_count; t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         struct job job;
-        if (!strcmp(fault_transports[t], "shm"))
+        if (!strcmp(job_transports[t], "shm"))
             continue;
-        start(&job, fault_transports[t], true);
+        start(&job, job_transports[t], true);
         assert_true(fault_loopback(false));
         job_expect_success(&job, SECONDS);
         assert_true(fault_loopback(true));

@@ -325,13 +325,13 @@ static void strangers_do_not_disturb(void **state)
         print_message("needs a network namespace of its own\n");
         skip();
     }
-    for (size_t t = 0; t < fault_transport_count; t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         double alone, among;
-        if (!strcmp(fault_transports[t], "shm"))
+        if (!strcmp(job_transports[t], "shm"))
             continue;
-        alone = run(fault_transports[t], 0, 0);
-        among = run(fault_transports[t], 3, connections);
-        printf("%s: the start took %.0f ms alone, %.0f ms among strangers\n", fault_transports[t],
+        alone = run(job_transports[t], 0, 0);
+        among = run(job_transports[t], 3, connections);
+        printf("%s: the start took %.0f ms alone, %.0f ms among strangers\n", job_transports[t],
                alone * 1e3, among * 1e3);
         fflush(stdout);
     }
@@ -346,7 +346,6 @@ int main(void)
     };
 
     network = fault_own_network();
-    seed = spr_rng_test_seed();
-    printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
+    seed = job_seed();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,9 +79,9 @@ static void a_rank_that_was_stopped_goes_on_with_right_results(void **state)
     int pauses = fault_repeats(8, 500);
 
     (void)state;
-    for (size_t t = 0; t < fault_transport_count; t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         struct job job;
-        job_start(&job, 3, fault_transports[t], run_rounds, NULL);
+        job_start(&job, 3, job_transports[t], run_rounds, NULL);
         while (atomic_load((_Atomic int *)(void *)job.shared) < 3)
             fault_pause_us(1000);
         for (int i = 0; i < pauses; i++) {
@@ -132,11 +132,11 @@ static void signals_change_nothing(void **state)
 {
     (void)state;
     job_prepare = storm;
-    for (size_t t = 0; t < fault_transport_count; t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         for (int caller = 0; caller < 2; caller++) {
             struct job job;
             setenv("SPARRING_PROGRESS", caller ? "caller" : "thread", 1);
-            job_start(&job, 2, fault_transports[t], run_in_the_storm, NULL);
+            job_start(&job, 2, job_transports[t], run_in_the_storm, NULL);
             unsetenv("SPARRING_PROGRESS");
             job_expect_success(&job, SECONDS);
         }
@@ -175,9 +175,9 @@ static void forks_in_the_middle_leave_the_parent_intact(void **state)
     int forks = fault_repeats(67, 3334);
 
     (void)state;
-    for (size_t t = 0; t < fault_transport_count; t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         struct job job;
-        job_start(&job, 2, fault_transports[t], run_forks, &forks);
+        job_start(&job, 2, job_transports[t], run_forks, &forks);
         job_expect_success(&job, SECONDS);
     }
 }
@@ -220,11 +220,10 @@ static void little_lockable_memory_is_enough(void **state)
 {
     (void)state;
     job_prepare = lock_little;
-    for (size_t t = 0; t < fault_transport_count; t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         struct job job;
         /* Without any lockable memory io_uring may be refused; then epoll takes over. */
-        job_start(&job, 2,
-                  strcmp(fault_transports[t], "uring") ? fault_transports[t] : "uring,epoll",
+        job_start(&job, 2, strcmp(job_transports[t], "uring") ? job_transports[t] : "uring,epoll",
                   run_with_memory, NULL);
         job_expect_success(&job, SECONDS);
     }
@@ -266,7 +265,6 @@ int main(void)
         cmocka_unit_test(shared_memory_needs_no_dev_shm),
     };
 
-    seed = spr_rng_test_seed();
-    printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
+    seed = job_seed();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -25,15 +24,6 @@
 #define SECONDS 60
 
 static uint64_t seed;
-
-static const char *const transports[] = {
-    "shm",
-    "epoll",
-#ifdef HAVE_URING
-    "uring",
-#endif
-};
-#define TRANSPORTS (sizeof transports / sizeof *transports)
 
 static float input(int rank, size_t i, unsigned salt)
 {
@@ -93,10 +83,10 @@ static void all_collectives_are_right_on_every_transport(void **state)
     (void)state;
     for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++) {
         uint32_t first = 0;
-        for (size_t t = 0; t < TRANSPORTS; t++) {
+        for (size_t t = 0; t < job_transport_count; t++) {
             struct job job;
             uint32_t sums[JOB_MAX];
-            job_start(&job, worlds[w], transports[t], run_everything, NULL);
+            job_start(&job, worlds[w], job_transports[t], run_everything, NULL);
             assert_true(job_wait(&job, SECONDS));
             memcpy(sums, job.shared, sizeof sums);
             job_expect_success(&job, 1);
@@ -135,9 +125,9 @@ static void sparse_has_the_same_bits_on_every_transport(void **state)
     uint32_t first = 0;
 
     (void)state;
-    for (size_t t = 0; t < TRANSPORTS; t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         struct job job;
-        job_start(&job, 5, transports[t], run_sparse, NULL);
+        job_start(&job, 5, job_transports[t], run_sparse, NULL);
         assert_true(job_wait(&job, SECONDS));
         for (int r = 0; r < 5; r++) {
             first = first ? first : ((uint32_t *)job.shared)[r];
@@ -181,9 +171,9 @@ static void compressed_buckets_overlap_and_agree(void **state)
     uint32_t first = 0;
 
     (void)state;
-    for (size_t t = 0; t < TRANSPORTS; t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         struct job job;
-        job_start(&job, 4, transports[t], run_compressed, NULL);
+        job_start(&job, 4, job_transports[t], run_compressed, NULL);
         assert_true(job_wait(&job, SECONDS));
         for (int r = 0; r < 4; r++) {
             first = first ? first : ((uint32_t *)job.shared)[r];
@@ -221,13 +211,13 @@ static void a_killed_rank_is_named_by_all_survivors(void **state)
     struct spr_rng rng = {seed, 3};
 
     (void)state;
-    for (size_t t = 0; t < TRANSPORTS; t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         for (int trial = 0; trial < 6; trial++) {
             int size = 2 + (int)spr_rng_below(&rng, 4),
                 victim = (int)spr_rng_below(&rng, (uint64_t)size);
             struct timespec pause = {0, 1000000 + (long)spr_rng_below(&rng, 30000000)};
             struct job job;
-            job_start(&job, size, transports[t], run_until_failure, &victim);
+            job_start(&job, size, job_transports[t], run_until_failure, &victim);
             while (atomic_load((_Atomic int *)job.shared) < size)
                 nanosleep(&(struct timespec){0, 1000000}, NULL);
             nanosleep(&pause, NULL);
@@ -265,11 +255,7 @@ static void run_abort(struct job *job, int rank, spr_comm *comm)
 static void an_abort_reaches_everybody_with_its_reason(void **state)
 {
     (void)state;
-    for (size_t t = 0; t < TRANSPORTS; t++) {
-        struct job job;
-        job_start(&job, 4, transports[t], run_abort, NULL);
-        job_expect_success(&job, 20);
-    }
+    job_on_all_transports(4, run_abort, NULL, 20);
 }
 
 static void run_late(struct job *job, int rank, spr_comm *comm)
@@ -295,11 +281,7 @@ static void run_late(struct job *job, int rank, spr_comm *comm)
 static void a_deadline_names_who_is_late(void **state)
 {
     (void)state;
-    for (size_t t = 0; t < TRANSPORTS; t++) {
-        struct job job;
-        job_start(&job, 3, transports[t], run_late, NULL);
-        job_expect_success(&job, 20);
-    }
+    job_on_all_transports(3, run_late, NULL, 20);
 }
 
 static void run_two_apart(struct job *job, int rank, spr_comm *comm)
@@ -329,11 +311,7 @@ static void run_two_apart(struct job *job, int rank, spr_comm *comm)
 static void requests_may_be_waited_for_in_any_order(void **state)
 {
     (void)state;
-    for (size_t t = 0; t < TRANSPORTS; t++) {
-        struct job job;
-        job_start(&job, 3, transports[t], run_two_apart, NULL);
-        job_expect_success(&job, SECONDS);
-    }
+    job_on_all_transports(3, run_two_apart, NULL, SECONDS);
 }
 
 int main(void)
@@ -348,7 +326,6 @@ int main(void)
         cmocka_unit_test(requests_may_be_waited_for_in_any_order),
     };
 
-    seed = spr_rng_test_seed();
-    printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
+    seed = job_seed();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

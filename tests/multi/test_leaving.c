@@ -25,28 +25,7 @@
 
 #define SECONDS 30
 
-static const char *const transports[] = {
-    "shm",
-    "epoll",
-#ifdef HAVE_URING
-    "uring",
-#endif
-};
-
-static void pause_ms(long ms)
-{
-    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
-}
-
 static double seconds_since(uint64_t ns) { return (double)(spr_monotonic_ns() - ns) * 1e-9; }
-
-static _Atomic int *counter(struct job *job, int i) { return (_Atomic int *)job->shared + i; }
-
-static void await(_Atomic int *count, int value)
-{
-    while (atomic_load(count) < value)
-        pause_ms(1);
-}
 
 /* Destroying under way ------------------------------------------------------------------------- */
 
@@ -72,12 +51,12 @@ static void run_destroy(struct job *job, int rank, spr_comm *comm)
     pthread_t thread;
     uint64_t begin;
 
-    atomic_fetch_add(counter(job, 0), 1);
+    atomic_fetch_add(job_counter(job, 0), 1);
     if (rank == 1) {
-        await(counter(job, 1), 1);
+        job_await(job_counter(job, 1), 1);
         _exit(0);
     }
-    await(counter(job, 0), 3); /* two ranks, and the test: rank 1 is stopped */
+    job_await(job_counter(job, 0), 3); /* two ranks, and the test: rank 1 is stopped */
     for (int i = 0; i < OPERATIONS; i++) {
         x[i] = calloc(N, sizeof **x);
         RANK_CHECK(spr_iallreduce(comm, x[i], x[i], N, SPR_FP32, SPR_SUM, NULL, &requests[i]) ==
@@ -85,14 +64,14 @@ static void run_destroy(struct job *job, int rank, spr_comm *comm)
         spr_on_complete(requests[i], count_failure, &failures);
     }
     RANK_CHECK(pthread_create(&thread, NULL, wait_and_fail, &requests[0]) == 0);
-    pause_ms(50);
+    job_pause_ms(50);
     begin = spr_monotonic_ns();
     spr_comm_destroy(comm);
     RANK_CHECK(seconds_since(begin) < 2 * spr_time_factor());
     RANK_CHECK(atomic_load(&failures) == OPERATIONS);
     pthread_join(thread, NULL);
     RANK_CHECK(spr_mem_live() == 0);
-    atomic_store(counter(job, 1), 1);
+    atomic_store(job_counter(job, 1), 1);
     for (int i = 0; i < OPERATIONS; i++)
         free(x[i]);
     _exit(0);
@@ -101,16 +80,16 @@ static void run_destroy(struct job *job, int rank, spr_comm *comm)
 static void destroy_ends_what_runs_whatever_the_peer_does(void **state)
 {
     (void)state;
-    for (size_t t = 0; t < SPR_ARRAY_LEN(transports); t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         for (int caller = 0; caller < 2; caller++) {
             struct job job;
             setenv("SPARRING_PROGRESS", caller ? "caller" : "thread", 1);
-            job_start(&job, 2, transports[t], run_destroy, NULL);
+            job_start(&job, 2, job_transports[t], run_destroy, NULL);
             unsetenv("SPARRING_PROGRESS");
-            await(counter(&job, 0), 2);
+            job_await(job_counter(&job, 0), 2);
             kill(job.pids[1], SIGSTOP);
-            atomic_fetch_add(counter(&job, 0), 1);
-            await(counter(&job, 1), 1);
+            atomic_fetch_add(job_counter(&job, 0), 1);
+            job_await(job_counter(&job, 1), 1);
             kill(job.pids[1], SIGCONT);
             job_expect_success(&job, SECONDS);
         }
@@ -171,11 +150,7 @@ static void run_fork(struct job *job, int rank, spr_comm *comm)
 static void a_forked_child_is_told_so_and_the_parent_goes_on(void **state)
 {
     (void)state;
-    for (size_t t = 0; t < SPR_ARRAY_LEN(transports); t++) {
-        struct job job;
-        job_start(&job, 2, transports[t], run_fork, NULL);
-        job_expect_success(&job, SECONDS);
-    }
+    job_on_all_transports(2, run_fork, NULL, SECONDS);
 }
 
 /* Ranks that disagree -------------------------------------------------------------------------- */
@@ -239,10 +214,10 @@ static void run_disagreement(struct job *job, int rank, spr_comm *comm)
     spr_status status;
 
     /* Not before everybody is out of spr_comm_create. */
-    atomic_fetch_add(counter(job, 0), 1);
-    await(counter(job, 0), job->size);
+    atomic_fetch_add(job_counter(job, 0), 1);
+    job_await(job_counter(job, 0), job->size);
     if (rank == which % job->size)
-        pause_ms(20);
+        job_pause_ms(20);
     status = disagreements[which].call(comm, rank == 1);
     if (status != SPR_ERR_MISMATCH || !strstr(spr_last_error(comm), "the ranks disagree: ") ||
         !strstr(spr_last_error(comm), " on rank 1")) {
@@ -263,11 +238,11 @@ static void run_disagreement(struct job *job, int rank, spr_comm *comm)
 static void ranks_that_disagree_are_told(void **state)
 {
     (void)state;
-    for (size_t t = 0; t < SPR_ARRAY_LEN(transports); t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         for (int ranks = 2; ranks <= 3; ranks++) {
             for (int i = 0; i < (int)SPR_ARRAY_LEN(disagreements); i++) {
                 struct job job;
-                job_start(&job, ranks, transports[t], run_disagreement, &i);
+                job_start(&job, ranks, job_transports[t], run_disagreement, &i);
                 job_expect_success(&job, SECONDS);
             }
         }

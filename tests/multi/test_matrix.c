@@ -22,15 +22,6 @@
 
 static uint64_t seed;
 
-static const char *const transports[] = {
-    "shm",
-    "epoll",
-#ifdef HAVE_URING
-    "uring",
-#endif
-};
-#define TRANSPORTS (sizeof transports / sizeof *transports)
-
 struct test_case {
     const char *algorithm;
     spr_dtype dtype;
@@ -110,10 +101,10 @@ static void run_product(struct job *job, int rank, spr_comm *comm)
 static void the_full_product_is_right_on_every_transport(void **state)
 {
     (void)state;
-    for (size_t t = 0; t < TRANSPORTS; t++)
+    for (size_t t = 0; t < job_transport_count; t++)
         for (int size = 1; size <= (reference_small_scale() ? 3 : 9); size++) {
             struct job job;
-            job_start(&job, size, transports[t], run_product, NULL);
+            job_start(&job, size, job_transports[t], run_product, NULL);
             job_expect_success(&job, SECONDS);
         }
 }
@@ -138,10 +129,10 @@ static void run_random(struct job *job, int rank, spr_comm *comm)
 static void random_combinations_are_right_up_to_a_million(void **state)
 {
     (void)state;
-    for (size_t t = 0; t < TRANSPORTS; t++)
+    for (size_t t = 0; t < job_transport_count; t++)
         for (int size = 2; size <= (reference_small_scale() ? 2 : 9); size += 3) {
             struct job job;
-            job_start(&job, size, transports[t], run_random, NULL);
+            job_start(&job, size, job_transports[t], run_random, NULL);
             job_expect_success(&job, SECONDS);
         }
 }
@@ -162,9 +153,9 @@ static void sixteen_million_and_three_elements_are_right(void **state)
     (void)state;
     if (reference_small_scale())
         skip();
-    for (size_t t = 0; t < TRANSPORTS; t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         struct job job;
-        job_start(&job, 2 + (int)t, transports[t], run_large, NULL);
+        job_start(&job, 2 + (int)t, job_transports[t], run_large, NULL);
         job_expect_success(&job, SECONDS);
     }
 }
@@ -177,7 +168,6 @@ int main(void)
         cmocka_unit_test(sixteen_million_and_three_elements_are_right),
     };
 
-    seed = spr_rng_test_seed();
-    printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
+    seed = job_seed();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

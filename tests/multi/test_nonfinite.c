@@ -130,10 +130,10 @@ static void nan_and_infinities_come_out_the_same_everywhere(void **state)
     uint32_t first = 0;
 
     (void)state;
-    for (size_t t = 0; t < fault_transport_count; t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         uint32_t crc[RANKS];
         struct job job;
-        job_start(&job, RANKS, fault_transports[t], run_policy, NULL);
+        job_start(&job, RANKS, job_transports[t], run_policy, NULL);
         assert_true(job_wait(&job, SECONDS));
         memcpy(crc, job.shared, sizeof crc);
         job_expect_success(&job, 1);
@@ -201,12 +201,12 @@ static void run_checked(struct job *job, int rank, spr_comm *comm)
 static void a_checked_input_that_is_not_finite_is_named_on_all_ranks(void **state)
 {
     (void)state;
-    for (size_t t = 0; t < fault_transport_count; t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         for (int kind = 0; kind < 3; kind++) {
             struct job job;
             setenv("SPARRING_CHECK_FINITE", "yes", 1);
             setenv("SPARRING_PROGRESS", kind == 2 ? "caller" : "thread", 1);
-            job_start(&job, RANKS, fault_transports[t], run_checked, &kind);
+            job_start(&job, RANKS, job_transports[t], run_checked, &kind);
             unsetenv("SPARRING_CHECK_FINITE");
             unsetenv("SPARRING_PROGRESS");
             job_expect_success(&job, SECONDS);

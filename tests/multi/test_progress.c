@@ -10,7 +10,6 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -23,19 +22,6 @@
 
 #define SECONDS 30
 #define FAR_TOO_LONG_MS 5000
-
-static const char *const transports[] = {
-    "shm",
-    "epoll",
-#ifdef HAVE_URING
-    "uring",
-#endif
-};
-
-static void pause_ms(long ms)
-{
-    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
-}
 
 static double seconds_since(uint64_t ns) { return (double)(spr_monotonic_ns() - ns) * 1e-9; }
 
@@ -55,7 +41,7 @@ static void meet(struct job *job, int round)
 
     atomic_fetch_add(count, 1);
     while (atomic_load(count) < job->size)
-        pause_ms(1);
+        job_pause_ms(1);
 }
 
 /* A time that one rank tells the others. */
@@ -67,10 +53,10 @@ static _Atomic uint64_t *shared_time(struct job *job)
 static void on_all_transports(int size, const char *progress,
                               void (*rank_main)(struct job *job, int rank, spr_comm *comm))
 {
-    for (size_t t = 0; t < SPR_ARRAY_LEN(transports); t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         struct job job;
         setenv("SPARRING_PROGRESS", progress, 1);
-        job_start(&job, size, transports[t], rank_main, NULL);
+        job_start(&job, size, job_transports[t], rank_main, NULL);
         unsetenv("SPARRING_PROGRESS");
         job_expect_success(&job, SECONDS);
     }
@@ -92,7 +78,7 @@ static void run_late_and_one_by_one(struct job *job, int rank, spr_comm *comm)
         x[i][i] = x[i][n - 1] = (float)(rank + 1);
     }
     if (rank == job->size - 1)
-        pause_ms(500);
+        job_pause_ms(500);
     for (int i = 0; i < OPERATIONS; i++) {
         RANK_CHECK(spr_iallreduce(comm, x[i], x[i], n, SPR_FP32, SPR_SUM, &options, &requests[i]) ==
                    SPR_OK);
@@ -177,7 +163,7 @@ static void run_callback_only(struct job *job, int rank, spr_comm *comm)
         RANK_CHECK(spr_iallreduce(comm, y, y, LARGE, SPR_FP32, SPR_SUM, NULL, &ry) == SPR_OK);
         spr_on_complete(ry, note, &done);
         if (rank == 1 && i % 2)
-            pause_ms(1);
+            job_pause_ms(1);
         RANK_CHECK(pthread_create(&thread, NULL, wait_for, &rx) == 0);
         wait_for(&rz);
         pthread_join(thread, NULL);
@@ -206,7 +192,7 @@ static void run_quiet_abort(struct job *job, int rank, spr_comm *comm)
 
     meet(job, 0);
     if (rank == 1) {
-        pause_ms(50);
+        job_pause_ms(50);
         atomic_store(shared_time(job), spr_monotonic_ns());
         spr_comm_abort(comm, "nothing left to do");
         meet(job, 1);
@@ -268,7 +254,7 @@ static void a_deadline_wakes_the_poller(void **state)
 
 static void *abort_soon(void *comm)
 {
-    pause_ms(100);
+    job_pause_ms(100);
     spr_comm_abort(comm, "another thread");
     return NULL;
 }
@@ -300,7 +286,7 @@ static void *post_soon(void *comm)
 {
     static spr_request *request;
 
-    pause_ms(100);
+    job_pause_ms(100);
     RANK_CHECK(spr_iallreduce(comm, posted, posted, SPR_ARRAY_LEN(posted), SPR_FP32, SPR_SUM, NULL,
                               &request) == SPR_OK);
     return request;
@@ -344,7 +330,7 @@ static void run_poll_broadcast(struct job *job, int rank, spr_comm *comm)
     x[999] = rank == 0 ? 7 : 0;
     for (int i = 0; rank == job->size - 1 && i < 300; i++) {
         RANK_CHECK(spr_comm_progress(comm) >= 0);
-        pause_ms(1);
+        job_pause_ms(1);
     }
     RANK_CHECK(spr_ibroadcast(comm, x, 1000, SPR_FP32, 0, &options, &request) == SPR_OK);
     RANK_CHECK(poll_until_done(comm, &request) == SPR_OK);
@@ -395,10 +381,10 @@ static void run_endless(struct job *job, int rank, spr_comm *comm)
         spr_request *request;
         options.timeout_s = endless[i];
         if (rank == 1)
-            pause_ms(100);
+            job_pause_ms(100);
         RANK_CHECK(spr_barrier(comm, &options) == SPR_OK);
         if (rank == 1)
-            pause_ms(100);
+            job_pause_ms(100);
         RANK_CHECK(spr_ibarrier(comm, &options, &request) == SPR_OK);
         RANK_CHECK(spr_wait(&request, endless[i]) == SPR_OK);
     }

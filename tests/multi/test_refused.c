@@ -188,8 +188,7 @@ int main(void)
         cmocka_unit_test(io_uring_alone_is_a_clear_error),
     };
 
-    seed = spr_rng_test_seed();
-    printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
+    seed = job_seed();
     snprintf(log_file, sizeof log_file, "/tmp/sparring-refused.%d.%%r", (int)getpid());
     job_prepare = refuse_io_uring;
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,6 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -25,14 +24,6 @@
 #define LARGE ((size_t)4 << 20) /* bytes */
 
 static uint64_t seed;
-
-static const char *const transports[] = {
-    "shm",
-    "epoll",
-#ifdef HAVE_URING
-    "uring",
-#endif
-};
 
 static uint32_t word(int rank, uint64_t salt, size_t i)
 {
@@ -81,10 +72,10 @@ static void run_all(struct job *job, int rank, spr_comm *comm)
 static void every_shift_and_size_is_right_on_every_transport(void **state)
 {
     (void)state;
-    for (size_t t = 0; t < SPR_ARRAY_LEN(transports); t++)
+    for (size_t t = 0; t < job_transport_count; t++)
         for (int size = 1; size <= (reference_small_scale() ? 3 : 9); size++) {
             struct job job;
-            job_start(&job, size, transports[t], run_all, NULL);
+            job_start(&job, size, job_transports[t], run_all, NULL);
             job_expect_success(&job, SECONDS);
         }
 }
@@ -131,12 +122,13 @@ static void nobody_has_to_wait_for_what_goes_to_oneself(void **state)
     static const bool polled[] = {false, true};
 
     (void)state;
-    for (size_t t = 0; t < SPR_ARRAY_LEN(transports); t++)
+    for (size_t t = 0; t < job_transport_count; t++)
         for (int size = 1; size <= 2; size++)
             for (size_t i = 0; i < 2; i++) {
                 struct job job;
                 setenv("SPARRING_PROGRESS", polled[i] ? "caller" : "thread", 1);
-                job_start(&job, size, transports[t], run_callback, (void *)(uintptr_t)&polled[i]);
+                job_start(&job, size, job_transports[t], run_callback,
+                          (void *)(uintptr_t)&polled[i]);
                 unsetenv("SPARRING_PROGRESS");
                 job_expect_success(&job, SECONDS);
             }
@@ -237,11 +229,11 @@ static void ranks_that_disagree_on_the_shift_are_told(void **state)
     };
 
     (void)state;
-    for (size_t t = 0; t < SPR_ARRAY_LEN(transports); t++)
+    for (size_t t = 0; t < job_transport_count; t++)
         for (int size = 2; size <= 4; size++)
             for (size_t i = 0; i < SPR_ARRAY_LEN(cases); i++) {
                 struct job job;
-                job_start(&job, size, transports[t], run_disagreement, cases[i]);
+                job_start(&job, size, job_transports[t], run_disagreement, cases[i]);
                 job_expect_success(&job, SECONDS);
             }
 }
@@ -257,7 +249,6 @@ int main(void)
         cmocka_unit_test(ranks_that_disagree_on_the_shift_are_told),
     };
 
-    seed = spr_rng_test_seed();
-    printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
+    seed = job_seed();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

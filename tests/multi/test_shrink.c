@@ -22,7 +22,6 @@
 #define COUNT 300000
 #define RANKS 5
 
-static const char *const transports[] = {"shm", "epoll", "uring"};
 static uint64_t seed;
 
 struct order {
@@ -128,21 +127,21 @@ static void draw(struct order *order, struct spr_rng *rng)
 static void those_that_are_left_go_on(void **state)
 {
     (void)state;
-    for (size_t t = 0; t < SPR_ARRAY_LEN(transports); t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         for (uint64_t trial = 0; trial < 4; trial++) {
             struct spr_rng rng = {seed, trial << 8 | t};
             struct order order;
             struct job job;
             draw(&order, &rng);
-            job_start(&job, RANKS, transports[t], survive, &order);
+            job_start(&job, RANKS, job_transports[t], survive, &order);
             if (!job_wait(&job, SECONDS))
-                fail_msg("%s, trial %llu: hangs", transports[t], (unsigned long long)trial);
+                fail_msg("%s, trial %llu: hangs", job_transports[t], (unsigned long long)trial);
             for (int r = 0; r < RANKS; r++) {
                 bool victim = false;
                 for (int i = 0; i < RANKS - 1; i++)
                     victim |= order.victims[i] == r;
                 if (job.codes[r] != (victim ? 128 + SIGKILL : 0))
-                    fail_msg("%s, trial %llu: rank %d ended with %d", transports[t],
+                    fail_msg("%s, trial %llu: rank %d ended with %d", job_transports[t],
                              (unsigned long long)trial, r, job.codes[r]);
             }
         }
@@ -172,11 +171,7 @@ static void abort_and_go_on(struct job *job, int rank, spr_comm *comm)
 static void an_abort_is_repaired(void **state)
 {
     (void)state;
-    for (size_t t = 0; t < SPR_ARRAY_LEN(transports); t++) {
-        struct job job;
-        job_start(&job, 3, transports[t], abort_and_go_on, NULL);
-        job_expect_success(&job, SECONDS);
-    }
+    job_on_all_transports(3, abort_and_go_on, NULL, SECONDS);
 }
 
 int main(void)
@@ -186,7 +181,6 @@ int main(void)
         cmocka_unit_test(an_abort_is_repaired),
     };
 
-    seed = spr_rng_test_seed();
-    printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
+    seed = job_seed();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

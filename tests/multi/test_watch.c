@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -25,27 +24,9 @@
 #define SECONDS 60
 #define GIB ((size_t)1 << 30)
 
-static const char *const transports[] = {
-    "shm",
-    "epoll",
-#ifdef HAVE_URING
-    "uring",
-#endif
-};
-
-static void pause_ms(long ms)
+static void pause_scaled(double seconds)
 {
-    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
-}
-
-static void pause_scaled(double seconds) { pause_ms((long)(seconds * 1e3 * spr_time_factor())); }
-
-static _Atomic int *counter(struct job *job, int i) { return (_Atomic int *)job->shared + i; }
-
-static void await(_Atomic int *count, int value)
-{
-    while (atomic_load(count) < value)
-        pause_ms(1);
+    job_pause_ms((long)(seconds * 1e3 * spr_time_factor()));
 }
 
 /* Warnings of a rank's own log. */
@@ -88,10 +69,10 @@ static void run_until_lost(struct job *job, int rank, spr_comm *comm)
         memset(ballast, 1, death->ballast_bytes);
     }
     if (rank == death->victim && death->orphan && fork() == 0) {
-        await(counter(job, 1), 1);
+        job_await(job_counter(job, 1), 1);
         _exit(0);
     }
-    atomic_fetch_add(counter(job, 0), 1);
+    atomic_fetch_add(job_counter(job, 0), 1);
     while (status == SPR_OK)
         status = spr_allreduce(comm, x, x, N, SPR_FP32, SPR_SUM, NULL);
     snprintf(name, sizeof name, "rank %d", death->victim);
@@ -107,11 +88,11 @@ static void kill_one(const char *transport, int size, const struct death *death)
     struct job job;
 
     job_start(&job, size, transport, run_until_lost, (void *)(uintptr_t)death);
-    await(counter(&job, 0), size);
-    pause_ms(5);
+    job_await(job_counter(&job, 0), size);
+    job_pause_ms(5);
     kill(job.pids[death->victim], SIGKILL);
     assert_true(job_wait(&job, SECONDS));
-    atomic_store(counter(&job, 1), 1); /* now the orphan may end */
+    atomic_store(job_counter(&job, 1), 1); /* now the orphan may end */
     for (int r = 0; r < size; r++)
         assert_int_equal(job.codes[r], r == death->victim ? 128 + SIGKILL : 0);
 }
@@ -122,12 +103,12 @@ static void a_killed_rank_is_named_whatever_its_size(void **state)
     const size_t sizes[] = {0, spr_time_factor() > 1 ? GIB / 16 : GIB};
 
     (void)state;
-    for (size_t t = 0; t < SPR_ARRAY_LEN(transports); t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         for (size_t s = 0; s < SPR_ARRAY_LEN(sizes); s++) {
             struct death death = {.victim = (int)(t + s) % 4,
                                   .ballast_bytes = sizes[s],
                                   .must_name = sizes[s] == GIB ? "robust futex" : ""};
-            kill_one(transports[t], 4, &death);
+            kill_one(job_transports[t], 4, &death);
         }
     }
 }
@@ -136,9 +117,9 @@ static void a_killed_rank_is_named_whatever_its_size(void **state)
 static void a_child_that_lives_on_does_not_hide_its_parents_death(void **state)
 {
     (void)state;
-    for (size_t t = 0; t < SPR_ARRAY_LEN(transports); t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         struct death death = {.victim = (int)t % 2, .orphan = true, .must_name = "rank"};
-        kill_one(transports[t], 2, &death);
+        kill_one(job_transports[t], 2, &death);
     }
 }
 
@@ -149,10 +130,10 @@ static void run_stopped_for_a_while(struct job *job, int rank, spr_comm *comm)
     enum { N = 20000 };
     float *x = calloc(N, sizeof *x);
 
-    atomic_fetch_add(counter(job, 0), 1);
+    atomic_fetch_add(job_counter(job, 0), 1);
     for (int done = 0, all = 0; !all; done++) {
         x[0] = (float)done;
-        x[1] = atomic_load(counter(job, 1)) ? 1 : 0;
+        x[1] = atomic_load(job_counter(job, 1)) ? 1 : 0;
         RANK_CHECK(spr_allreduce(comm, x, x, N, SPR_FP32, SPR_SUM, NULL) == SPR_OK);
         RANK_CHECK(x[0] == (float)(done * job->size));
         all = x[1] == (float)job->size;
@@ -165,14 +146,14 @@ static void a_rank_that_was_stopped_below_the_limit_goes_on(void **state)
 {
     (void)state;
     setenv("SPARRING_LOG", "error", 1); /* that it is suspected is right */
-    for (size_t t = 0; t < SPR_ARRAY_LEN(transports); t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         struct job job;
-        job_start(&job, 3, transports[t], run_stopped_for_a_while, NULL);
-        await(counter(&job, 0), 3);
+        job_start(&job, 3, job_transports[t], run_stopped_for_a_while, NULL);
+        job_await(job_counter(&job, 0), 3);
         kill(job.pids[1], SIGSTOP);
-        pause_ms(500);
+        job_pause_ms(500);
         kill(job.pids[1], SIGCONT);
-        atomic_store(counter(&job, 1), 1);
+        atomic_store(job_counter(&job, 1), 1);
         job_expect_success(&job, SECONDS);
     }
     unsetenv("SPARRING_LOG");
@@ -184,7 +165,7 @@ static void run_expelled(struct job *job, int rank, spr_comm *comm)
     float *x = calloc(N, sizeof *x);
     spr_status status = SPR_OK;
 
-    atomic_fetch_add(counter(job, 0), 1);
+    atomic_fetch_add(job_counter(job, 0), 1);
     while (status == SPR_OK)
         status = spr_allreduce(comm, x, x, N, SPR_FP32, SPR_SUM, NULL);
     if (rank == 1) {
@@ -195,7 +176,7 @@ static void run_expelled(struct job *job, int rank, spr_comm *comm)
         if (status != SPR_ERR_RANK_LOST || !strstr(spr_last_error(comm), "rank 1") ||
             !strstr(spr_last_error(comm), "expelled: no heartbeat for "))
             fail_with(comm, status);
-        atomic_fetch_add(counter(job, 1), 1);
+        atomic_fetch_add(job_counter(job, 1), 1);
     }
     free(x);
 }
@@ -205,14 +186,14 @@ static void a_rank_that_was_stopped_too_long_is_expelled_and_told(void **state)
     (void)state;
     setenv("SPARRING_LOG", "error", 1);
     setenv("SPARRING_EXPEL", "1s", 1);
-    for (size_t t = 0; t < SPR_ARRAY_LEN(transports); t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         for (int wait = 0; wait < 2; wait++) {
             struct job job;
-            job_start(&job, 3, transports[t], run_expelled, NULL);
-            await(counter(&job, 0), 3);
+            job_start(&job, 3, job_transports[t], run_expelled, NULL);
+            job_await(job_counter(&job, 0), 3);
             kill(job.pids[1], SIGSTOP);
-            await(counter(&job, 1), 2);
-            pause_ms(wait * 500); /* the others have ended by then */
+            job_await(job_counter(&job, 1), 2);
+            job_pause_ms(wait * 500); /* the others have ended by then */
             kill(job.pids[1], SIGCONT);
             job_expect_success(&job, SECONDS);
         }
@@ -228,16 +209,16 @@ static void a_job_that_was_stopped_as_a_whole_goes_on(void **state)
     setenv("SPARRING_LOG", "error", 1);
     setenv("SPARRING_EXPEL", "300ms", 1);
     setenv("SPARRING_SUSPECT", "150ms", 1);
-    for (size_t t = 0; t < SPR_ARRAY_LEN(transports); t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         struct job job;
-        job_start(&job, 3, transports[t], run_stopped_for_a_while, NULL);
-        await(counter(&job, 0), 3);
+        job_start(&job, 3, job_transports[t], run_stopped_for_a_while, NULL);
+        job_await(job_counter(&job, 0), 3);
         for (int r = 0; r < 3; r++)
             kill(job.pids[r], SIGSTOP);
         pause_scaled(1);
         for (int r = 0; r < 3; r++)
             kill(job.pids[r], SIGCONT);
-        atomic_store(counter(&job, 1), 1);
+        atomic_store(job_counter(&job, 1), 1);
         job_expect_success(&job, SECONDS);
     }
     unsetenv("SPARRING_SUSPECT");
@@ -254,30 +235,30 @@ static void run_leave(struct job *job, int rank, spr_comm *comm)
     RANK_CHECK(spr_barrier(comm, NULL) == SPR_OK);
     if (rank < 2) {
         spr_comm_destroy(comm);
-        atomic_fetch_add(counter(job, 0), 1);
+        atomic_fetch_add(job_counter(job, 0), 1);
         if (rank == 0)
-            await(counter(job, 1), job->size - 2);
+            job_await(job_counter(job, 1), job->size - 2);
         RANK_CHECK(atomic_load(&warnings) == 0);
         _exit(0);
     }
-    await(counter(job, 0), 2);
+    job_await(job_counter(job, 0), 2);
     pause_scaled(0.5);
     RANK_CHECK(spr_comm_progress(comm) >= 0);
     if (*spr_last_error(comm))
         fail_with(comm, SPR_OK);
     RANK_CHECK(atomic_load(&warnings) == 0);
-    atomic_fetch_add(counter(job, 1), 1);
+    atomic_fetch_add(job_counter(job, 1), 1);
 }
 
 static void who_leaves_in_order_is_not_missed(void **state)
 {
     (void)state;
     setenv("SPARRING_EXPEL", "300ms", 1);
-    for (size_t t = 0; t < SPR_ARRAY_LEN(transports); t++) {
+    for (size_t t = 0; t < job_transport_count; t++) {
         for (int caller = 0; caller < 2; caller++) {
             struct job job;
             setenv("SPARRING_PROGRESS", caller ? "caller" : "thread", 1);
-            job_start(&job, 4, transports[t], run_leave, NULL);
+            job_start(&job, 4, job_transports[t], run_leave, NULL);
             unsetenv("SPARRING_PROGRESS");
             job_expect_success(&job, SECONDS);
         }

@@ -23,17 +23,7 @@ static void add_rank(struct world *w, int rank)
 
     must(spr_opt_defaults(spr_options_table, spr_options_count, &options, &error));
     must(spr_comm_new(rank, w->ranks, &options, spr_sim_clock(w->sim), &comm));
-    struct spr_transport_params params = {
-        .rank = rank,
-        .size = w->ranks,
-        .epoch = comm->channel.epoch,
-        .options = &comm->options,
-        .events = &spr_channel_link_events,
-        .up = &comm->channel,
-        .clock = comm->clock,
-        .counters = &comm->counters,
-        .trace = comm->trace,
-    };
+    struct spr_transport_params params = spr_comm_transport_params(comm);
     struct spr_transport **sim = &comm->transports[comm->transport_count];
     must(spr_sim_open(w->sim, &params, sim));
     comm->transport_count++;

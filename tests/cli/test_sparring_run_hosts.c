@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * sparring-run on emulated hosts and on other machines, through shell scripts that stand for ssh.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/cli/shell_line.h"
+
+static void emulated_hosts_have_networks_of_their_own(void **state)
+{
+    (void)state;
+    run("ls /sys/class/net; $RUN -n 4 --ranks-per-host 2 --emulate 100mbit --tag -- sh -c"
+        " 'echo $(hostname) $(ip -o address show dev eth0 | grep -o -E \"(10|fd)[0-9a-f.:/]+\")"
+        " $SPARRING_LOCAL_RANK/$SPARRING_LOCAL_SIZE $SPARRING_HOST_INDEX $SPARRING_ROOT"
+        " $(tc qdisc show dev eth0 | grep -o \"rate [^ ]*\")'; c=$?; ls /sys/class/net; exit $c");
+    if (result.code == 2)
+        skip();
+    assert_code(0);
+    assert_has(result.output, "[0] h0 10.77.0.1/16 fd77::1/64 0/2 0 10.77.0.1:7077 rate 100Mbit\n");
+    assert_has(result.output, "[1] h0 10.77.0.1/16 fd77::1/64 1/2 0 10.77.0.1:7077 rate 100Mbit\n");
+    assert_has(result.output, "[2] h1 10.77.0.2/16 fd77::2/64 0/2 1 10.77.0.1:7077 rate 100Mbit\n");
+    assert_has(result.output, "[3] h1 10.77.0.2/16 fd77::2/64 1/2 1 10.77.0.1:7077 rate 100Mbit\n");
+    size_t half = strcspn(result.output, "[");
+    const char *after = result.output + strlen(result.output) - half;
+    assert_int_equal(strncmp(result.output, after, half), 0);
+}
+
+static void emulated_hosts_vanish_with_a_killed_job(void **state)
+{
+    (void)state;
+    run("$RUN -n 1 --emulate 1gbit -- true");
+    if (result.code == 2)
+        skip();
+    run("$RUN -n 3 --emulate 1gbit -- sh -c '" FAMILY
+        "; sleep 50' & sleep 0.8; kill -9 $!; wait $!");
+    assert_code(137);
+}
+
+static void emulation_without_privileges_says_what_is_needed(void **state)
+{
+    (void)state;
+    run("unshare -Ur true && command -v setpriv >/dev/null");
+    if (result.code != 0)
+        skip();
+    /* A user namespace that may have no further ones, and no capability inside it. */
+    run("unshare -Ur sh -c 'echo 0 >/proc/sys/user/max_user_namespaces &&"
+        " exec setpriv --bounding-set=-all --inh-caps=-all $RUN -n 2 --emulate 1gbit -- true'");
+    assert_code(2);
+    assert_has(result.error, "sysctl user.max_user_namespaces=");
+    assert_int_equal(count(result.error, "\n"), 1);
+}
+
+/* Two kinds of remote shell: one runs the words as they are, one joins them for a shell, as ssh
+ * does. */
+static const char *const remote_shells[] = {
+    "D=$(mktemp -d); R=$D/rsh; printf '#!/bin/sh\\necho \"$*\" >>%s; HOST=$1; export HOST; shift; "
+    "exec \"$@\"\\n'"
+    " $D/log >$R; chmod +x $R; ",
+    "D=$(mktemp -d); R=$D/rsh; printf '#!/bin/sh\\necho \"$*\" >>%s; HOST=$1; export HOST; shift; "
+    "exec sh -c \"$*\"\\n'"
+    " $D/log >$R; chmod +x $R; ",
+};
+
+static void run_remote(size_t shell, const char *line)
+{
+    char text[2048];
+    snprintf(text, sizeof text, "%s %s; c=$?; cat $D/log; rm -rf $D; exit $c", remote_shells[shell],
+             line);
+    run(text);
+}
+
+static void ranks_run_on_hosts_block_by_block(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        run_remote(
+            i,
+            "SPARRING_FOO=\"it's 5%\" $RUN --hosts me@a:2,b --rsh $R --tag -e 'C=x y' -- sh -c"
+            " 'echo $HOST $SPARRING_RANK/$SPARRING_SIZE $SPARRING_LOCAL_RANK/$SPARRING_LOCAL_SIZE"
+            " $SPARRING_HOST_INDEX $C $SPARRING_FOO ${SPARRING_ROOT%:*} $(head -c 99 "
+            "<&$SPARRING_SECRET_FD"
+            " | wc -c) \"$@\"' - \"q'q\" '$D  e'");
+        assert_code(0);
+        assert_has(result.output, "[0] me@a 0/3 0/2 0 x y it's 5% a 32 q'q $D  e\n");
+        assert_has(result.output, "[1] me@a 1/3 1/2 0 x y it's 5% a 32 q'q $D  e\n");
+        assert_has(result.output, "[2] b 2/3 0/1 1 x y it's 5% a 32 q'q $D  e\n");
+        /* Nothing but the host on the command line. */
+        assert_int_equal(count(result.output, "me@a sh -s\n"), 2);
+        assert_int_equal(count(result.output, "b sh -s\n"), 1);
+    }
+}
+
+static void remote_ranks_end_together(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        run_remote(i, "$RUN --hosts a:2,b --rsh $R -- sh -c '[ $SPARRING_RANK = 1 ] && kill -9 $$;"
+                      " sleep 50 & sleep 50'");
+        assert_code(137);
+        assert_has(result.error, "sparring-run: rank 1 (pid ");
+        assert_has(result.error, ", host a) was killed by signal 9 (Killed)\n");
+        run_remote(i, "$RUN --hosts a:2,b --rsh $R --timeout 0.4 -- sh -c 'trap \"\" TERM;"
+                      " while :; do sleep 1; done'");
+        assert_code(124);
+        run_remote(i, "{ $RUN --hosts a:2,b --rsh $R -- sh -c 'sleep 50 & sleep 50' &"
+                      " sleep 0.5; kill -9 $!; wait $!; }");
+        assert_code(137);
+        run_remote(i, "{ $RUN --hosts a,b --rsh $R -- sh -c 'trap \"echo got it; exit 0\" USR1;"
+                      " while :; do sleep 0.1; done' & sleep 0.5; kill -USR1 $!; wait $!; }");
+        assert_code(0);
+        assert_int_equal(count(result.output, "got it"), 2);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(emulated_hosts_have_networks_of_their_own),
+        cmocka_unit_test(emulated_hosts_vanish_with_a_killed_job),
+        cmocka_unit_test(emulation_without_privileges_says_what_is_needed),
+        cmocka_unit_test(ranks_run_on_hosts_block_by_block),
+        cmocka_unit_test(remote_ranks_end_together),
+    };
+    shell_line_setup();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
