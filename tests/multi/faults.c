@@ -20,12 +20,10 @@
 int fault_repeats(int in_check, int in_soak)
 {
     const char *soak = getenv("SPARRING_SOAK"), *scale = getenv("SPARRING_TEST_SCALE");
-    int n = in_check;
+    int n = soak && *soak && strcmp(soak, "0") ? in_soak : in_check;
 
-    if (soak && *soak && strcmp(soak, "0"))
-        return in_soak;
     if (scale)
-        n = (int)(in_check * strtod(scale, NULL));
+        n = (int)(n * strtod(scale, NULL));
     return n > 1 ? n : 1;
 }
 

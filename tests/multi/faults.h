@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 /* How often a test repeats: `in_check` under `make check`, `in_soak` under `make soak` (which sets
- * SPARRING_SOAK=1); a part of the former under sanitizers (SPARRING_TEST_SCALE). At least 1. */
+ * SPARRING_SOAK=1); a part of that with SPARRING_TEST_SCALE, as under sanitizers. At least 1. */
 int fault_repeats(int in_check, int in_soak);
 void fault_pause_us(long us);
 

@@ -209,7 +209,7 @@ static void a_killed_rank_is_named_by_every_survivor(void **state)
 static void so_is_one_that_holds_much_memory(void **state)
 {
     (void)state;
-    campaign(fault_repeats(2, 20), (size_t)1 << 30);
+    campaign(fault_repeats(2, 334), (size_t)1 << 30);
 }
 
 int main(void)
