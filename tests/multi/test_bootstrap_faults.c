@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -24,7 +25,9 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "base/util.h"
 #include "tests/multi/bootstrap_ranks.h"
+#include "transport/bootstrap/root_wire.h"
 
 /* A moment after a deadline of one second, on a machine that has other things to do; far from the
  * 30 s that those wait who are not told. */
@@ -298,6 +301,61 @@ static void a_foreign_listener_is_told_apart(void **state)
     expect_text(1, SPR_ERR_BOOTSTRAP, "rank 1 did not reach rank 0");
 }
 
+/* Prove ourselves as rank 0 and say that it is over, with this status. */
+static void be_rank_0(const struct plan *p, int listener, int32_t failure)
+{
+    static const char text[] = "a failure of another build";
+    struct spr_root_header h = {.magic = SPR_ROOT_MAGIC,
+                                .type = SPR_ROOT_FAIL,
+                                .status = failure,
+                                .rank = -1,
+                                .bytes = sizeof text - 1};
+    struct spr_auth_key key = make_key(p, 0);
+    struct spr_auth auth;
+    struct pollfd ready = {.fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)};
+
+    spr_auth_init(&auth, &key, false, SPR_AUTH_ROOT, -1);
+    while (spr_auth_drive(&auth, ready.fd, &ready.events) == SPR_IN_PROGRESS)
+        (void)poll(&ready, 1, 1000);
+    (void)send(ready.fd, &h, sizeof h, MSG_NOSIGNAL);
+    (void)send(ready.fd, text, sizeof text - 1, MSG_NOSIGNAL);
+    (void)poll(NULL, 0, 60000); /* until it is killed */
+    _exit(0);
+}
+
+/* Rank 0 of another build may know more of them. */
+static void a_status_that_nobody_knows_is_not_passed_on(void **state)
+{
+    static const int32_t failures[] = {-4242, INT32_MIN, 7, SPR_ERR_AUTH};
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(failures); i++) {
+        struct plan p = make_plan(2);
+        struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        socklen_t bytes = sizeof(a);
+        pid_t server, client;
+
+        assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+        assert_int_equal(listen(fd, 8), 0);
+        assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &bytes), 0);
+        snprintf(p.root, sizeof(p.root), "127.0.0.1:%d", ntohs(a.sin_port));
+        server = fork();
+        if (server == 0)
+            be_rank_0(&p, fd, failures[i]);
+        close(fd);
+        memset(outcomes, 0, MOST_RANKS * sizeof(*outcomes));
+        client = fork();
+        if (client == 0)
+            rank_process(&p, 1);
+        assert_true(waitpid(client, NULL, 0) == client);
+        kill(server, SIGKILL);
+        waitpid(server, NULL, 0);
+        expect_text(1, failures[i] == SPR_ERR_AUTH ? SPR_ERR_AUTH : SPR_ERR_BOOTSTRAP,
+                    "a failure of another build");
+    }
+}
+
 int main(void)
 {
     static uint64_t seed;
@@ -312,6 +370,7 @@ int main(void)
         cmocka_unit_test(a_root_of_another_form_is_refused),
         cmocka_unit_test_prestate(hostile_connections_do_not_hold_the_job_up, &seed),
         cmocka_unit_test(a_foreign_listener_is_told_apart),
+        cmocka_unit_test(a_status_that_nobody_knows_is_not_passed_on),
     };
 
     seed = bootstrap_test_begin();

@@ -183,8 +183,10 @@ static spr_status failed_elsewhere(struct spr_root *r)
     const struct spr_root_header *h = &r->client.conn.rx;
     int rank = h->rank >= 0 && h->rank < r->key.size ? h->rank : -1;
     const char *text = r->client.conn.rx_text;
+    /* A status that this build does not know says nothing to the caller; the text does. */
+    bool known = h->status < 0 && strcmp(spr_status_name(h->status), "SPR_ERR_UNKNOWN") != 0;
 
-    return spr_error_set(&r->error, h->status < 0 ? h->status : SPR_ERR_BOOTSTRAP, rank, "%s",
+    return spr_error_set(&r->error, known ? h->status : SPR_ERR_BOOTSTRAP, rank, "%s",
                          *text ? text : "rank 0 failed and did not say why");
 }
 
