@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "base/util.h"
 #include "collectives/collective.h"
+#include "collectives/watch.h"
 #include "tests/sim/world.h"
 #include "tools/trace/trace.h"
 
@@ -21,14 +22,14 @@
 #define MOST 500000
 #define RANKS_MAX 6
 
-enum fault { KILL, LATE, MISMATCH, SLOW_PORT, ABORT, FAULTS };
+enum fault { KILL, LATE, MISMATCH, SLOW_PORT, ABORT, EXPEL, FAULTS };
 static const struct {
     const char *name;
     const char *phase;
 } faults[FAULTS] = {
     {"killed", ": dead "},           {"late", ": late in compute: "},
     {"mismatched", ": mismatched "}, {"slow port", ": slow link in "},
-    {"aborted", ": gave up "},
+    {"aborted", ": gave up "},       {"expelled", ": expelled "},
 };
 
 static uint64_t seed;
@@ -77,6 +78,9 @@ static uint32_t run_fault(struct world *w, enum fault fault, int victim, uint64_
     for (int r = 0; r < w->ranks; r++)
         if (r != victim || fault == MISMATCH || fault == SLOW_PORT)
             (void)post(w, r, r == victim && fault == MISMATCH ? count + 1 : count);
+    for (int r = 0; r < w->ranks && fault == EXPEL; r++)
+        if (r != victim)
+            spr_comm_note_loss(w->comms[r], victim, "expelled: no heartbeat for 10 s", false);
     assert_true(world_run(w, 2 * LIMIT_NS));
     return before + 1;
 }
@@ -99,6 +103,8 @@ static bool is_right(enum fault fault, int ranks, int victim, uint64_t random)
     assert_true(take(&w, &set));
     if (fault == KILL) /* what sparring-run would have seen */
         set.processes[victim] = (struct process){PROCESS_KILLED, 9};
+    if (fault == EXPEL) /* it woke up, was told, and ended */
+        set.processes[victim] = (struct process){PROCESS_EXITED, 1};
     trace_verdict(&set, line, NULL);
     snprintf(who, sizeof who, "rank %d: ", victim);
     snprintf(number, sizeof number, "#%u", operation);

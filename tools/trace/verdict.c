@@ -6,6 +6,7 @@
  *   gave up        a rank aborted, cancelled or destroyed what was under way
  *   dead, left     the one that was lost, or is waited for, has no process any more
  *   stopped        its process is stopped
+ *   expelled       it gave no heartbeat for too long, and its process is not seen stopped now
  *   late           it has not posted the operation that others wait in
  *   slow link      all are inside; one link, or all of one rank, is far slower than the others
  *   stuck          all are inside; one did nothing for most of the time
@@ -309,6 +310,12 @@ static bool waited_for(const struct verdict *v)
     return slow_link(v) || (s->set->present == s->set->size && stuck(v));
 }
 
+/* The one that is blamed lived on, but not in time. */
+static bool was_expelled(const struct trace *witness)
+{
+    return strstr(witness->header.text, ": expelled: no heartbeat") != NULL;
+}
+
 /* What the first failure itself says. */
 static void from_failure(const struct verdict *v)
 {
@@ -330,6 +337,11 @@ static void from_failure(const struct verdict *v)
                  place);
     else if (process_of(s, blamed) == PROCESS_STOPPED)
         snprintf(v->line, TRACE_TEXT_BYTES, "%s: stopped %s: its process was stopped", who, place);
+    else if (status == SPR_ERR_EXPELLED || was_expelled(s->witness))
+        snprintf(v->line, TRACE_TEXT_BYTES,
+                 "%s: expelled %s: it gave no heartbeat: it was stopped, or its host overloaded or "
+                 "cut off",
+                 who, place);
     else if (is_dead(s, blamed) || process_of(s, blamed) == PROCESS_UNKNOWN ||
              (s->set->ranks[blamed] && s->set->ranks[blamed]->header.ended))
         tell_dead(v, blamed);
