@@ -98,11 +98,17 @@ static void expel(struct spr_watch *w, int rank)
     lose(w, rank, false, text);
 }
 
+/* A thread may begin to watch a rank while another one, with an older time, looks. */
+static uint64_t silence_of(const struct peer *p, uint64_t now)
+{
+    return now > p->since_ns ? now - p->since_ns : 0;
+}
+
 /* A count that stands still. */
 static void look_at_beats(struct spr_watch *w, int rank, uint64_t beats, uint64_t now)
 {
     struct peer *p = &w->peers[rank];
-    uint64_t silence = now - p->since_ns;
+    uint64_t silence = silence_of(p, now);
 
     if (beats != p->beats) {
         if (p->suspected)
@@ -173,7 +179,7 @@ static void look(struct spr_watch *w, uint64_t now, uint64_t late)
             look_at(w, r, now);
         else if (atomic_load(&p->heard))
             look_at_beats(w, r, atomic_load(&p->heard), now);
-        else if (now - p->since_ns >= w->expel_ns)
+        else if (silence_of(p, now) >= w->expel_ns)
             give_up(w, r);
     }
 }
@@ -354,7 +360,7 @@ static int start_mesh(struct spr_watch *w, int distant)
 {
     struct spr_error why = {0};
 
-    if (distant && spr_mesh_start(w->mesh, &why) == SPR_OK)
+    if (distant && w->mesh && spr_mesh_start(w->mesh, &why) == SPR_OK)
         return 0;
     if (distant)
         spr_warn(SPR_SUB_WATCH, "no heartbeats to other hosts: %s", why.text);
