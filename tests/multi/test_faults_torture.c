@@ -100,14 +100,12 @@ WRAP(int, io_uring_register, EINVAL, -EINVAL,
 #endif
 /* clang-format on */
 
-/* To take out what is there does not fail. */
 int __real_epoll_ctl(int epoll, int what, int fd, struct epoll_event *event);
 int __wrap_epoll_ctl(int epoll, int what, int fd, struct epoll_event *event);
 int __wrap_epoll_ctl(int epoll, int what, int fd, struct epoll_event *event)
 {
     errno = ENOSPC;
-    return what != EPOLL_CTL_DEL && fails("epoll_ctl") ? -1
-                                                       : __real_epoll_ctl(epoll, what, fd, event);
+    return fails("epoll_ctl") ? -1 : __real_epoll_ctl(epoll, what, fd, event);
 }
 
 int __real_fcntl(int fd, int command, long arg);

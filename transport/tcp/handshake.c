@@ -45,7 +45,10 @@ int spr_tcp_handshake_end(struct spr_tcp *tcp, struct spr_tcp_handshake *h, bool
 
     if (fd < 0)
         return -1;
-    (void)epoll_ctl(tcp->setup_fd, EPOLL_CTL_DEL, fd, NULL);
+    /* What stays registered would tell of a handshake that is gone: then it is closed, which takes
+     * it out for good. */
+    if (epoll_ctl(tcp->setup_fd, EPOLL_CTL_DEL, fd, NULL))
+        keep_fd = false;
     h->fd = -1;
     if (h->link)
         h->link->handshake = NULL;
@@ -66,7 +69,7 @@ void spr_tcp_established(struct spr_tcp *tcp, struct spr_tcp_link *l, int fd)
 
     spr_list_remove(&l->dial);
     l->fd = fd;
-    status = tcp->twin->attach(tcp, l);
+    status = fd < 0 ? SPR_ERR_SYSTEM : tcp->twin->attach(tcp, l);
     if (status) {
         spr_tcp_lose(l, status, "cannot take the connection over");
         return;
@@ -85,6 +88,8 @@ static void place(struct spr_tcp *tcp, struct spr_tcp_handshake *h)
     int fd = spr_tcp_handshake_end(tcp, h, true);
     struct spr_tcp_link *l = NULL;
 
+    if (fd < 0)
+        return;
     if (peer <= p->rank || peer >= p->size) {
         spr_debug(SPR_SUB_NET, "closed a connection of rank %d, which does not connect to rank %d",
                   peer, p->rank);
