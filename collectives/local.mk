@@ -10,6 +10,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/comm.c \
 	collectives/comm.h \
 	collectives/create.c \
+	collectives/create.h \
 	collectives/descriptor.c \
 	collectives/descriptor.h \
 	collectives/direct.c \
@@ -20,6 +21,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/finite.h \
 	collectives/flat.c \
 	collectives/halves.c \
+	collectives/links.c \
 	collectives/membership.c \
 	collectives/membership.h \
 	collectives/outcome.c \
@@ -31,6 +33,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/ring.c \
 	collectives/select.c \
 	collectives/sendrecv.c \
+	collectives/settings.c \
 	collectives/shrink.c \
 	collectives/sparse.c \
 	collectives/sparse.h \

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Making a communicator, inside: what all ways to one have in common.
+ *
+ *   settings.c  the options
+ *   links.c     transports, who is where, links
+ *   create.c    the order of it all; the end
+ */
+#ifndef SPR_COLLECTIVES_CREATE_H
+#define SPR_COLLECTIVES_CREATE_H
+
+#include "collectives/comm.h"
+
+/* Environment and configuration file, then what the user gave (may be NULL). */
+spr_status spr_comm_load_options(const spr_comm_options *user, struct spr_options *o,
+                                 struct spr_error *error);
+/* Settings that decide what travels and when; they must be equal on all ranks. */
+uint64_t spr_comm_config_hash(const struct spr_options *o);
+
+/* Is it a list of transports that there are? INVALID. */
+spr_status spr_comm_check_transports(const char *list, struct spr_error *error);
+/* shm, and one of the two TCP twins. */
+spr_status spr_comm_open_transports(spr_comm *comm, struct spr_error *error);
+/* Everybody learns of everybody: fills comm->peers. */
+spr_status spr_comm_exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadline_ns,
+                             struct spr_error *error);
+/* Links to all others. */
+spr_status spr_comm_connect(spr_comm *comm, uint64_t deadline_ns, struct spr_error *error);
+/* One line of level info that says what is used. */
+void spr_comm_announce(const spr_comm *comm);
+
+/* All of these, for a communicator of spr_comm_new that has its key. After an error
+ * spr_comm_discard() it. */
+spr_status spr_comm_build(spr_comm *comm, spr_bootstrap *boot, uint64_t deadline_ns,
+                          struct spr_error *error);
+/* Without a goodbye. comm may be NULL. */
+void spr_comm_discard(spr_comm *comm);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Making a communicator: the options it is made with.
+ */
+#include <string.h>
+
+#include "base/rng.h"
+#include "collectives/create.h"
+
+static spr_status replace(char **field, const char *value)
+{
+    char *copy;
+
+    if (!value)
+        return SPR_OK;
+    copy = spr_strdup(value);
+    if (!copy)
+        return SPR_ERR_NOMEM;
+    spr_free(*field);
+    *field = copy;
+    return SPR_OK;
+}
+
+spr_status spr_comm_load_options(const spr_comm_options *user, struct spr_options *o,
+                                 struct spr_error *error)
+{
+    spr_status status = spr_opt_load(spr_options_table, spr_options_count, o, error);
+
+    spr_opt_register(spr_options_table, spr_options_count);
+    spr_opt_warn_unknown_env(NULL);
+    if (status || !user)
+        return status;
+    status = replace(&o->transports, user->transports);
+    if (!status)
+        status = replace(&o->interface_name, user->interface_name);
+    if (user->progress)
+        o->progress = user->progress == SPR_PROGRESS_CALLER;
+    if (user->timeout_s > 0)
+        o->timeout_s = user->timeout_s;
+    if (user->init_timeout_s > 0)
+        o->init_timeout_s = user->init_timeout_s;
+    return status;
+}
+
+uint64_t spr_comm_config_hash(const struct spr_options *o)
+{
+    const uint64_t fields[] = {SPR_FRAME_VERSION, SPR_FRAME_MAX_PAYLOAD, o->eager_bytes,
+                               o->eager_window};
+    uint64_t h = 0;
+
+    for (size_t i = 0; i < SPR_ARRAY_LEN(fields); i++)
+        h = spr_rng_u64(h, fields[i]);
+    return h;
+}
