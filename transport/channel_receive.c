@@ -185,8 +185,8 @@ static spr_status foreign(struct spr_channel_peer *p, const struct spr_frame *f)
 
     p->dropping = true;
     if (later && (f->type == SPR_FRAME_ABORT || f->type == SPR_FRAME_BYE)) {
+        p->bye = f->type == SPR_FRAME_BYE || (p->left && p->bye && p->left_epoch == f->epoch);
         p->left = true;
-        p->bye = f->type == SPR_FRAME_BYE;
         p->left_at = 0;
         p->left_epoch = f->epoch;
         return SPR_OK;
@@ -252,8 +252,10 @@ static void on_abort(struct spr_channel_peer *p, const struct spr_frame *f, cons
     char text[SPR_NOTE_BYTES + 1];
     int blamed = (int)f->arg;
 
-    p->left = true; /* nothing of this epoch follows; end of file is expected */
-    p->bye = false;
+    /* Nothing of this epoch follows; end of file is expected. A goodbye before it holds: that rank
+     * takes no part any more, whatever it has noticed since. */
+    p->bye = p->left && p->bye && p->left_epoch == ch->epoch;
+    p->left = true;
     p->left_at = 0;
     p->left_epoch = ch->epoch;
     if (ch->status)
