@@ -185,7 +185,7 @@ static const char *const reserved[] = {
     "RANK",       "SIZE",        "ROOT",           "FILE",       "SECRET_FILE", "SECRET_FD",
     "JOB",        "LOCAL_RANK",  "LOCAL_SIZE",     "HOST_INDEX", "LOG",         "LOG_FILE",
     "CONF_FILE",  "TIME_FACTOR", "SIMD",           "SEED",       "SOAK",        "TEST_SCALE",
-    "TEST_LIMIT", "PROGRESS",    "TEST_SCHEDULES", "TEST_JOBS",
+    "TEST_LIMIT", "PROGRESS",    "TEST_SCHEDULES", "TEST_JOBS",  "MEET",        "JOIN",
 };
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;

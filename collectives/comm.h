@@ -18,7 +18,7 @@
 
 #include "base/list.h"
 #include "collectives/outcome.h"
-#include "transport/bootstrap/bootstrap.h"
+#include "transport/bootstrap/meeting.h"
 #include "transport/channel.h"
 #include "transport/memory.h"
 
@@ -85,7 +85,9 @@ struct spr_comm {
     uint64_t next_timer_ns;
     uint64_t process; /* that made it, see base/fork.h */
     bool closing;
-    int background; /* work besides `running`: connecting, saying goodbye */
+    bool left;                          /* said goodbye: only spr_comm_destroy is left */
+    char meet[SPR_MEETING_PLACE_BYTES]; /* where newcomers may be met; "" = not known */
+    int background;                     /* work besides `running`: connecting, saying goodbye */
 
     struct spr_watch *watch; /* NULL: none */
     struct spr_loss loss;
@@ -122,6 +124,9 @@ void spr_comm_kick(spr_comm *comm);
 bool spr_comm_drive(spr_comm *comm, bool (*done)(void *arg), void *arg, uint64_t until_ns);
 spr_status spr_comm_start_thread(spr_comm *comm);
 void spr_comm_stop_thread(spr_comm *comm);
+/* Goodbye to the others: no operation will follow. false: it has failed, nobody would hear. Under
+ * the lock. */
+bool spr_comm_leave(spr_comm *comm);
 /* The flight recorder goes into the directory that the options name, if they do. */
 void spr_record_open(spr_comm *comm);
 /* A request is posted. Under the lock. */

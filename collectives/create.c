@@ -5,6 +5,8 @@
 #include "collectives/create.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -42,8 +44,8 @@ static spr_status open_epoll(spr_comm *comm, struct spr_error *error)
     return SPR_OK;
 }
 
-spr_status spr_comm_build(spr_comm *comm, spr_bootstrap *boot, uint64_t deadline_ns,
-                          struct spr_error *error)
+spr_status spr_comm_build(spr_comm *comm, spr_bootstrap *boot, const spr_bootstrap *meeting,
+                          uint64_t deadline_ns, struct spr_error *error)
 {
     spr_status status;
 
@@ -59,11 +61,26 @@ spr_status spr_comm_build(spr_comm *comm, spr_bootstrap *boot, uint64_t deadline
     /* The library's thread only helps when there is somebody to talk to. */
     if (status == SPR_OK && comm->options.progress == 0 && comm->size > 1)
         status = spr_comm_start_thread(comm);
-    if (status == SPR_OK && comm->size > 1)
-        status = spr_comm_connect(comm, deadline_ns, error);
-    if (status == SPR_OK && comm->size > 1)
+    if (status == SPR_OK && comm->size > 1) {
+        /* From here on: who dies now would be waited for until the deadline. */
         spr_comm_watch_begin(comm);
+        status = spr_comm_connect(comm, meeting, deadline_ns, error);
+    }
     return status;
+}
+
+/* The others would not come; the state they hand over would go nowhere. */
+static spr_status refuse_to_restart(const spr_comm_options *user, struct spr_error *error)
+{
+    const char *join = getenv("SPARRING_JOIN");
+    bool by_environment = !user || (!user->bootstrap && user->size == 0);
+
+    if (!by_environment || !join || !*join || !strcmp(join, "0"))
+        return SPR_OK;
+    return spr_error_set(error, SPR_ERR_INVALID, -1,
+                         "SPARRING_JOIN=%s: this process is to join a job that is running, with "
+                         "spr_comm_grow(NULL, ...)",
+                         join);
 }
 
 spr_status spr_comm_create(const spr_comm_options *user, spr_comm **out)
@@ -82,6 +99,9 @@ spr_status spr_comm_create(const spr_comm_options *user, spr_comm **out)
         return spr_error_set(error, SPR_ERR_INVALID, -1,
                              "options not set up with "
                              "SPR_COMM_OPTIONS_INIT");
+    status = refuse_to_restart(user, error);
+    if (status)
+        return status;
     status = spr_comm_load_options(user, &options, error);
     if (status)
         goto undo_options;
@@ -97,8 +117,12 @@ spr_status spr_comm_create(const spr_comm_options *user, spr_comm **out)
         goto undo_boot;
     memset(&options, 0, sizeof options); /* moved */
     comm->key = key;
+    if (id.root[0])
+        snprintf(comm->meet, sizeof comm->meet, "%s", id.root);
+    else if (id.file[0])
+        snprintf(comm->meet, sizeof comm->meet, "file:%s", id.file);
     spr_record_open(comm);
-    status = spr_comm_build(comm, &boot, deadline, error);
+    status = spr_comm_build(comm, &boot, NULL, deadline, error);
     if (status)
         goto undo_boot;
     spr_comm_announce(comm);
@@ -133,6 +157,17 @@ static bool everybody_left(void *arg)
 
 static bool nobody_runs(void *arg) { return spr_list_empty(&((spr_comm *)arg)->running); }
 
+bool spr_comm_leave(spr_comm *comm)
+{
+    if (comm->error.status)
+        return false;
+    if (!comm->left)
+        spr_channel_bye(&comm->channel, comm->next_operation);
+    comm->left = true;
+    spr_comm_kick(comm);
+    return true;
+}
+
 /* Say goodbye, and give the others LINGER_NS for theirs; what still runs then is cut off. */
 static void finish(spr_comm *comm)
 {
@@ -141,8 +176,8 @@ static void finish(spr_comm *comm)
     comm->closing = true;
     if (!spr_list_empty(&comm->running))
         spr_comm_fail(comm, SPR_ERR_CANCELED, comm->rank, -1, "the communicator was destroyed");
-    else if (!comm->error.status)
-        spr_channel_bye(&comm->channel, comm->next_operation);
+    else
+        spr_comm_leave(comm);
     comm->background++;
     spr_comm_kick(comm);
     spr_comm_drive(comm, everybody_left, comm, spr_monotonic_ns() + linger);

@@ -14,6 +14,8 @@
 /* Environment and configuration file, then what the user gave (may be NULL). */
 spr_status spr_comm_load_options(const spr_comm_options *user, struct spr_options *o,
                                  struct spr_error *error);
+/* A copy with its own strings. */
+spr_status spr_comm_copy_options(const struct spr_options *from, struct spr_options *to);
 /* Settings that decide what travels and when; they must be equal on all ranks. */
 uint64_t spr_comm_config_hash(const struct spr_options *o);
 
@@ -25,14 +27,15 @@ spr_status spr_comm_open_transports(spr_comm *comm, struct spr_error *error);
 spr_status spr_comm_exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadline_ns,
                              struct spr_error *error);
 /* Links to all others. */
-spr_status spr_comm_connect(spr_comm *comm, uint64_t deadline_ns, struct spr_error *error);
+spr_status spr_comm_connect(spr_comm *comm, const spr_bootstrap *meeting, uint64_t deadline_ns,
+                            struct spr_error *error);
 /* One line of level info that says what is used. */
 void spr_comm_announce(const spr_comm *comm);
 
-/* All of these, for a communicator of spr_comm_new that has its key. After an error
- * spr_comm_discard() it. */
-spr_status spr_comm_build(spr_comm *comm, spr_bootstrap *boot, uint64_t deadline_ns,
-                          struct spr_error *error);
+/* All of these, for a communicator of spr_comm_new that has its key. `meeting`: of those who are
+ * connected to rank 0 of one, else NULL. After an error spr_comm_discard() it. */
+spr_status spr_comm_build(spr_comm *comm, spr_bootstrap *boot, const spr_bootstrap *meeting,
+                          uint64_t deadline_ns, struct spr_error *error);
 /* Without a goodbye. comm may be NULL. */
 void spr_comm_discard(spr_comm *comm);
 

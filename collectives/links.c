@@ -28,6 +28,9 @@ static const struct {
     {"epoll", SPR_T_EPOLL, &spr_transport_epoll},
 };
 
+/* How often it is looked whether those who wait for links are still wanted. */
+#define LOOK_NS 200000000ull
+
 static bool is_tcp(int id) { return id != SPR_T_SHM; }
 
 /* Is `name` in the comma-separated list? */
@@ -204,11 +207,32 @@ static void missing_links(const spr_comm *comm, char *text, size_t bytes)
     }
 }
 
-spr_status spr_comm_connect(spr_comm *comm, uint64_t deadline_ns, struct spr_error *error)
+/* SPR_IN_PROGRESS: the time is over. */
+static spr_status await_links(spr_comm *comm, const spr_bootstrap *meeting, uint64_t deadline_ns,
+                              struct spr_error *error)
+{
+    spr_status status;
+    bool complete;
+    uint64_t now;
+
+    do {
+        now = spr_monotonic_ns();
+        complete =
+            spr_comm_drive(comm, links_complete, comm, spr_min_u64(now + LOOK_NS, deadline_ns));
+        status = complete || !meeting ? SPR_OK : spr_meeting_look(meeting, error);
+    } while (!complete && status == SPR_OK && now < deadline_ns);
+    if (comm->error.status) {
+        *error = comm->error;
+        return comm->error.status;
+    }
+    return status ? status : complete ? SPR_OK : SPR_IN_PROGRESS;
+}
+
+spr_status spr_comm_connect(spr_comm *comm, const spr_bootstrap *meeting, uint64_t deadline_ns,
+                            struct spr_error *error)
 {
     spr_status status = SPR_OK;
     char missing[300];
-    bool complete;
 
     pthread_mutex_lock(&comm->lock);
     for (int r = 0; r < comm->size && status == SPR_OK; r++)
@@ -217,12 +241,9 @@ spr_status spr_comm_connect(spr_comm *comm, uint64_t deadline_ns, struct spr_err
     if (status == SPR_OK) {
         comm->background++;
         spr_comm_kick(comm);
-        complete = spr_comm_drive(comm, links_complete, comm, deadline_ns);
+        status = await_links(comm, meeting, deadline_ns, error);
         comm->background--;
-        if (comm->error.status) {
-            *error = comm->error;
-            status = comm->error.status;
-        } else if (!complete) {
+        if (status == SPR_IN_PROGRESS) {
             missing_links(comm, missing, sizeof missing);
             status = spr_error_set(error, SPR_ERR_BOOTSTRAP, -1,
                                    "rank %d: no connection within %.3g s to %s", comm->rank,

@@ -20,6 +20,10 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/finite.c \
 	collectives/finite.h \
 	collectives/flat.c \
+	collectives/grow.c \
+	collectives/grow.h \
+	collectives/grow_members.c \
+	collectives/grow_state.c \
 	collectives/halves.c \
 	collectives/links.c \
 	collectives/membership.c \

@@ -64,6 +64,11 @@ spr_status spr_membership_new(spr_comm *comm)
     return m->members && m->rank_of ? SPR_OK : SPR_ERR_NOMEM;
 }
 
+void spr_membership_start_at(spr_comm *comm, uint32_t epoch)
+{
+    comm->channel.epoch = comm->membership->self.epoch = epoch;
+}
+
 void spr_membership_free(spr_comm *comm)
 {
     if (!comm->membership)

@@ -38,6 +38,8 @@ struct spr_membership;
 
 spr_status spr_membership_new(spr_comm *comm);
 void spr_membership_free(spr_comm *comm);
+/* Before there is a link: the first epoch is this one. */
+void spr_membership_start_at(spr_comm *comm, uint32_t epoch);
 
 /* Enter: the communicator is revoked if it is not yet, and this rank tells what it knows. The rank
  * that does not answer within `patience_ns` is given up. Under the lock, like all of these. */

@@ -42,6 +42,26 @@ spr_status spr_comm_load_options(const spr_comm_options *user, struct spr_option
     return status;
 }
 
+spr_status spr_comm_copy_options(const struct spr_options *from, struct spr_options *to)
+{
+    spr_status status = SPR_OK;
+
+    *to = *from;
+    for (size_t i = 0; i < spr_options_count; i++) {
+        char *text;
+        if (spr_options_table[i].type != SPR_OPT_STRING)
+            continue;
+        memcpy(&text, (const char *)from + spr_options_table[i].offset, sizeof text);
+        text = text ? spr_strdup(text) : NULL;
+        memcpy((char *)to + spr_options_table[i].offset, &text, sizeof text);
+        if (!text)
+            status = SPR_ERR_NOMEM;
+    }
+    if (status)
+        spr_opt_free(spr_options_table, spr_options_count, to);
+    return status;
+}
+
 uint64_t spr_comm_config_hash(const struct spr_options *o)
 {
     const uint64_t fields[] = {SPR_FRAME_VERSION, SPR_FRAME_MAX_PAYLOAD, o->eager_bytes,

@@ -14,7 +14,7 @@
 /* Before the ranks know each other: be seen. Not SPR_OK is no failure of the communicator: a line
  * in the log says what is missing. */
 void spr_comm_watch_open(spr_comm *comm);
-/* All links are up: watch the others. */
+/* All are known: watch them, also while links are made. */
 void spr_comm_watch_begin(spr_comm *comm);
 /* Without the lock, which the watch's thread may want. */
 void spr_comm_watch_close(spr_comm *comm);

@@ -13,6 +13,7 @@ dist_man_MANS += \
 man_functions = \
 	man/spr_allreduce.3 \
 	man/spr_comm_create.3 \
+	man/spr_comm_grow.3 \
 	man/spr_comm_shrink.3 \
 	man/spr_comm_stats.3 \
 	man/spr_compressed_allreduce.3 \

@@ -14,6 +14,8 @@ transport_libspr_transport_la_SOURCES += \
 	transport/bootstrap/identity.c \
 	transport/bootstrap/identity.h \
 	transport/bootstrap/launchers.c \
+	transport/bootstrap/meeting.c \
+	transport/bootstrap/meeting.h \
 	transport/bootstrap/pmix.c \
 	transport/bootstrap/pmix.h \
 	transport/bootstrap/ranks.c \

@@ -83,7 +83,7 @@ void spr_comm_abort(spr_comm *comm, const char *reason);
 /* What spr_comm_shrink() did. */
 typedef struct spr_shrink_info {
     size_t struct_size; /* sizeof(spr_shrink_info) */
-    uint32_t epoch;     /* of the communicator: 1 at first, one more with every shrink */
+    uint32_t epoch;     /* of the communicator: 1 at first, one more with every shrink or grow */
     int lost;           /* ranks that are no longer there */
     /* Operations are counted from 1 in the order of posting. All ranks that are left have the
      * result of every operation up to this one that did not fail before. */
@@ -114,6 +114,58 @@ typedef struct spr_shrink_info {
  * after these only spr_comm_destroy() is left.
  */
 spr_status spr_comm_shrink(spr_comm *comm, double patience_s, spr_shrink_info *info);
+
+/* Options of spr_comm_grow. A zero or NULL field means its default. */
+typedef struct spr_grow_options {
+    size_t struct_size; /* sizeof(spr_grow_options) */
+    /* Where members and newcomers meet, the same text for all: "host:port" or "unix:name", where
+     * the members' rank 0 listens, or "file:path" of a file that all can see. NULL: SPARRING_MEET,
+     * else where the ranks of the job met at its start (SPARRING_ROOT or SPARRING_FILE). */
+    const char *meet;
+    /* How long newcomers are waited for, or look for the members; 0: init_timeout_s. What follows
+     * has the deadline init_timeout_s. */
+    double wait_s;
+    /* Members; those of rank 0 count: */
+    int newcomers; /* how many are awaited; 0: 1 */
+    int at_least;  /* when wait_s is over, go on with so many; 0: all */
+    /* Members, all of them: the rank that hands over its state. */
+    int state_rank;
+    /* That rank: its state, read during the call. No bytes: there is none. */
+    const void *state;
+    size_t state_bytes;
+    /* Newcomers: memory for so many bytes (more than 0) of state, or NULL: none to be had, which
+     * ends the call on all. It is the caller's; after an error of the call it holds rubbish. Called
+     * once at most, in this thread. Without it a state that is handed over is an error. */
+    void *(*take)(void *ctx, size_t bytes);
+    void *ctx;
+    /* Newcomers: transports, timeouts, secret and so on; NULL: from the environment. Its bootstrap,
+     * rank and size are not used. Members have those of their communicator. */
+    const spr_comm_options *create;
+} spr_grow_options;
+
+#define SPR_GROW_OPTIONS_INIT                                                                      \
+    {                                                                                              \
+        sizeof(spr_grow_options), NULL, 0.0, 0, 0, 0, NULL, 0, NULL, NULL, NULL                    \
+    }
+
+/*
+ * Take in new or restarted ranks, as after a death and spr_comm_shrink(). The members call it with
+ * their communicator, on which nothing runs; newcomers with comm == NULL. All get one more
+ * communicator, *grown, of the next epoch: the members first, in their order, then the newcomers.
+ * The state of one member is handed over to the newcomers on the way. Operations are counted from 1
+ * again. Collective; blocks. `options` may be NULL.
+ *
+ * After success the members destroy the old communicator; nothing else can be done with it. On an
+ * error *grown is untouched, and the old communicator is as before: it works, unless one of the
+ * members was lost, then spr_comm_shrink() it. All members have success, or none: one for which
+ * that cannot be known before a shrink does it. Newcomers may call again after an error.
+ *
+ * A process keeps its rank only by staying: one that was expelled, or died and was restarted, is a
+ * newcomer. spr_last_error(NULL) says what went wrong. Errors: BOOTSTRAP (deadline, with how many
+ * came; a newcomer died), AUTH and MISMATCH (newcomers: secret, versions or settings differ),
+ * RANK_LOST, REVOKED, EXPELLED, DEADLINE (of the old communicator), INVALID, NOMEM, SYSTEM, FORKED.
+ */
+spr_status spr_comm_grow(spr_comm *comm, const spr_grow_options *options, spr_comm **grown);
 
 /* The number that a rank had when the communicator was created; -1: no such rank now. */
 int spr_comm_initial_rank(const spr_comm *comm, int rank);

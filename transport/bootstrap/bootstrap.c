@@ -133,27 +133,43 @@ static spr_status failure(spr_bootstrap *boot, spr_status status, struct spr_err
                          text ? text : spr_status_string(status));
 }
 
-spr_status spr_bootstrap_allgather(spr_bootstrap *boot, const void *in, void *out, size_t bytes,
-                                   uint64_t deadline_ns, struct spr_error *error)
+spr_status spr_bootstrap_begin(spr_bootstrap *boot, const void *in, void *out, size_t bytes,
+                               void **request, struct spr_error *error)
+{
+    spr_status status = boot->allgather(boot->ctx, in, out, bytes, request);
+
+    return status == SPR_OK ? SPR_OK : failure(boot, status, error);
+}
+
+spr_status spr_bootstrap_await(spr_bootstrap *boot, void *request, uint64_t until_ns,
+                               struct spr_error *error)
 {
     struct spr_root *root = spr_root_of(boot);
     uint64_t pause = POLL_FIRST;
-    void *request = NULL;
-    spr_status status = boot->allgather(boot->ctx, in, out, bytes, &request);
+    spr_status status;
 
-    if (status != SPR_OK)
-        return failure(boot, status, error);
     while ((status = boot->test(boot->ctx, request)) == SPR_IN_PROGRESS) {
         uint64_t now = spr_monotonic_ns();
 
-        if (now >= deadline_ns)
-            return failure(boot, SPR_ERR_BOOTSTRAP, error);
+        if (now >= until_ns)
+            return SPR_IN_PROGRESS;
         if (root) {
-            root->side->wait(root, spr_min_u64(deadline_ns, now + WAIT_MOST));
+            root->side->wait(root, spr_min_u64(until_ns, now + WAIT_MOST));
         } else {
-            pause_until(deadline_ns, pause);
+            pause_until(until_ns, pause);
             pause = spr_min_u64(pause * 3 / 2, POLL_MOST);
         }
     }
     return status == SPR_OK ? SPR_OK : failure(boot, status, error);
+}
+
+spr_status spr_bootstrap_allgather(spr_bootstrap *boot, const void *in, void *out, size_t bytes,
+                                   uint64_t deadline_ns, struct spr_error *error)
+{
+    void *request = NULL;
+    spr_status status = spr_bootstrap_begin(boot, in, out, bytes, &request, error);
+
+    if (status == SPR_OK)
+        status = spr_bootstrap_await(boot, request, deadline_ns, error);
+    return status == SPR_IN_PROGRESS ? failure(boot, SPR_ERR_BOOTSTRAP, error) : status;
 }

@@ -39,6 +39,13 @@ spr_status spr_bootstrap_open(const struct spr_comm_options *options,
 spr_status spr_bootstrap_allgather(spr_bootstrap *boot, const void *in, void *out, size_t bytes,
                                    uint64_t deadline_ns, struct spr_error *error);
 
+/* The same in two steps: begin, then await until it is SPR_OK or an error. IN_PROGRESS: until_ns
+ * has come. */
+spr_status spr_bootstrap_begin(spr_bootstrap *boot, const void *in, void *out, size_t bytes,
+                               void **request, struct spr_error *error);
+spr_status spr_bootstrap_await(spr_bootstrap *boot, void *request, uint64_t until_ns,
+                               struct spr_error *error);
+
 /*
  * Built-in ones. The key is copied. Rank 0 listens at root, "host:port", "[IPv6]:port" or
  * "unix:name" (an abstract socket, on one host), or on any port that it then writes to the file at

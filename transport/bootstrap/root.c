@@ -36,7 +36,8 @@ static spr_status root_test(void *ctx, void *request)
     assert(request == r && r->active);
     (void)request;
     status = r->side->step(r);
-    if (status == SPR_IN_PROGRESS && spr_monotonic_ns() >= r->deadline_ns) {
+    if (status == SPR_IN_PROGRESS && spr_monotonic_ns() >= r->deadline_ns &&
+        !(r->side == &spr_root_server_side && spr_root_meeting_settle(r))) {
         status = r->side->explain(r, r->line, sizeof(r->line));
         spr_error_set(&r->error, status, -1, "%s", r->line);
         status = r->error.status; /* an earlier cause stays */
@@ -93,6 +94,8 @@ spr_status spr_root_open(const struct spr_root_kind *kind, const struct spr_plac
     if (!r)
         return spr_error_set(error, SPR_ERR_NOMEM, -1, "no memory for the bootstrap");
     r->key = *key;
+    r->size = key->size;
+    r->first = 1;
     r->base_job = key->job;
     r->kind = kind;
     r->place = *place;

@@ -10,6 +10,7 @@
  *   root_client.c  all others
  *   root_tcp.c     rank 0 is at a host and port, or at an abstract Unix socket
  *   root_file.c    where rank 0 is, from a shared file
+ *   meeting.c      newcomers of a communicator that grows, who have no number yet
  */
 #ifndef SPR_TRANSPORT_BOOTSTRAP_ROOT_H
 #define SPR_TRANSPORT_BOOTSTRAP_ROOT_H
@@ -86,6 +87,7 @@ struct spr_root_client {
     char last_text[400]; /* ... and why it failed */
     bool warned;
     char note[SPR_ROOT_TEXT_BYTES + 1]; /* whom rank 0 waits for */
+    uint64_t ended_ns; /* after the last exchange: rank 0 ended the connection; 0 = not yet */
 };
 
 struct spr_root {
@@ -93,6 +95,10 @@ struct spr_root {
     const struct spr_root_side *side;
     const struct spr_root_kind *kind;
     struct spr_place place;
+    int size;  /* who takes part, all with the same number of bytes */
+    int first; /* rank 0 speaks for those before this one, who do not come here; mostly 1 */
+    bool meeting, seated; /* see meeting.h; seated: the others have their numbers */
+    int at_least;         /* rank 0 of a meeting: who must have come at the deadline */
     uint64_t start_ns, deadline_ns;
     struct spr_error error;
     char line[SPR_ERROR_TEXT_BYTES];
@@ -123,6 +129,9 @@ struct spr_root *spr_root_of(const spr_bootstrap *boot);
 /* "30 s": how long it was tried. */
 const char *spr_root_waited(const struct spr_root *r, char *buf, size_t bytes);
 
+/* How many come to rank 0. */
+static inline int spr_root_others(const struct spr_root *r) { return r->size - r->first; }
+
 /* A time limit, scaled for slow machines. */
 static inline uint64_t spr_root_scaled(uint64_t ns)
 {
@@ -144,6 +153,20 @@ void spr_root_door_handshake(struct spr_root *r, struct spr_root_conn *c);
 void spr_root_door_timers(struct spr_root *r);
 uint64_t spr_root_door_until(const struct spr_root *r);
 void spr_root_door_close(struct spr_root *r);
+
+/* root_client.c: between exchanges: rank 0 has given up (r->error), or ended the connection some
+ * time ago. */
+spr_status spr_root_client_look(struct spr_root *r);
+/* meeting.c: a place for a newcomer, or -1; somebody has gone before all were seated; the time is
+ * over: go on with those who are there, if they are enough. */
+int spr_root_meeting_place(const struct spr_root *r);
+void spr_root_meeting_leave(struct spr_root *r, struct spr_root_conn *c);
+bool spr_root_meeting_settle(struct spr_root *r);
+/* Nobody has a number yet: whoever comes may go again. */
+static inline bool spr_root_meeting_open(const struct spr_root *r)
+{
+    return r->meeting && !r->seated;
+}
 
 /* root_gather.c: a proven connection has something. */
 void spr_root_gather_event(struct spr_root *r, struct spr_root_conn *c, uint32_t events);

@@ -28,6 +28,9 @@
  */
 #define ATTEMPT (5000 * MS)
 #define ATTEMPT_OF_MANY (2000 * MS)
+/* Rank 0 ends the connection when it needs it no longer: we should be as far soon. */
+#define ENDED (2000 * MS)
+#define MOST_RANKS (1 << 20) /* more is surely a mistake */
 
 static spr_status client_open(struct spr_root *r)
 {
@@ -124,8 +127,9 @@ static spr_status prove(struct spr_root *r)
     }
     spr_address_text(&cl->conn.address, to, sizeof(to));
     if (status == SPR_ERR_MISMATCH)
-        return spr_error_set(&r->error, status, 0, "rank %d does not fit rank 0 at %s: %s",
-                             r->key.rank, to, cl->conn.auth.detail);
+        return spr_error_set(&r->error, status, 0, "%s %d does not fit rank 0 at %s: %s",
+                             r->meeting ? "process" : "rank",
+                             r->meeting ? (int)getpid() : r->key.rank, to, cl->conn.auth.detail);
     if (status == SPR_IN_PROGRESS) {
         if (spr_monotonic_ns() < cl->give_up_ns)
             return SPR_IN_PROGRESS;
@@ -169,11 +173,11 @@ static spr_status open_payload(struct spr_root *r)
         return spr_error_set(&r->error, SPR_ERR_PROTO, 0,
                              "rank 0 sent the result of exchange %u in exchange %u", c->rx.sequence,
                              r->sequence);
-    if (c->rx.bytes != r->bytes * (size_t)r->key.size)
+    if (c->rx.bytes != r->bytes * (size_t)r->size)
         return spr_error_set(&r->error, SPR_ERR_MISMATCH, 0,
                              "rank 0 exchanges %" PRIu64 " bytes, rank %d %zu: their builds or "
                              "settings differ",
-                             c->rx.bytes / (size_t)r->key.size, r->key.rank, r->bytes);
+                             c->rx.bytes / (size_t)r->size, r->key.rank, r->bytes);
     c->rx_into = c->rx.bytes > 0 ? r->out : c->rx_text;
     return SPR_OK;
 }
@@ -181,13 +185,28 @@ static spr_status open_payload(struct spr_root *r)
 static spr_status failed_elsewhere(struct spr_root *r)
 {
     const struct spr_root_header *h = &r->client.conn.rx;
-    int rank = h->rank >= 0 && h->rank < r->key.size ? h->rank : -1;
+    int rank = h->rank >= 0 && h->rank < r->size ? h->rank : -1;
     const char *text = r->client.conn.rx_text;
     /* A status that this build does not know says nothing to the caller; the text does. */
     bool known = h->status < 0 && strcmp(spr_status_name(h->status), "SPR_ERR_UNKNOWN") != 0;
 
     return spr_error_set(&r->error, known ? h->status : SPR_ERR_BOOTSTRAP, rank, "%s",
                          *text ? text : "rank 0 failed and did not say why");
+}
+
+/* Rank 0 has given us a number. */
+static spr_status take_seat(struct spr_root *r)
+{
+    const struct spr_root_header *h = &r->client.conn.rx;
+    bool same = h->rank == r->key.rank && h->size == (uint32_t)r->size;
+
+    if (r->seated ? !same : h->rank < 1 || h->size > MOST_RANKS || h->rank >= (int)h->size)
+        return spr_error_set(&r->error, SPR_ERR_PROTO, 0, "rank 0 calls us rank %d of %u", h->rank,
+                             h->size);
+    r->key.rank = h->rank;
+    r->size = (int)h->size;
+    r->seated = true;
+    return SPR_OK;
 }
 
 /* A message is complete. SPR_OK: it was the result. */
@@ -197,7 +216,7 @@ static spr_status message(struct spr_root *r)
 
     switch (cl->conn.rx.type) {
     case SPR_ROOT_RESULT:
-        return SPR_OK;
+        return r->meeting ? take_seat(r) : SPR_OK;
     case SPR_ROOT_NOTE:
         memcpy(cl->note, cl->conn.rx_text, sizeof(cl->note));
         return SPR_IN_PROGRESS;
@@ -258,6 +277,29 @@ static spr_status exchange(struct spr_root *r)
     return status;
 }
 
+spr_status spr_root_client_look(struct spr_root *r)
+{
+    struct spr_root_client *cl = &r->client;
+    spr_status status = SPR_OK;
+    uint64_t now = spr_monotonic_ns();
+
+    if (cl->ended_ns == 0) {
+        if (!cl->conn.rx_into)
+            status = spr_root_conn_header(&cl->conn);
+        if (status == SPR_OK && !cl->conn.rx_into)
+            status = spr_root_conn_text(&cl->conn);
+        if (status == SPR_OK)
+            status = spr_root_conn_payload(&cl->conn);
+        if (status == SPR_OK && cl->conn.rx.type == SPR_ROOT_FAIL)
+            return failed_elsewhere(r);
+        if (status < 0)
+            cl->ended_ns = now;
+    } else if (now - cl->ended_ns > spr_root_scaled(ENDED)) {
+        return rank_0_lost(r, 0);
+    }
+    return SPR_OK;
+}
+
 /* ---- The others' side of the bootstrap ---- */
 
 static void client_begin(struct spr_root *r)
@@ -304,6 +346,11 @@ static spr_status client_explain(struct spr_root *r, char *text, size_t bytes)
     char waited[32];
 
     spr_root_waited(r, waited, sizeof(waited));
+    if (r->meeting && !cl->proven) {
+        snprintf(text, bytes, "nobody took this newcomer in at %.250s within %s: %s", r->place.text,
+                 waited, cl->last_text[0] ? cl->last_text : "it does not answer");
+        return cl->last == SPR_ERR_AUTH ? SPR_ERR_AUTH : SPR_ERR_BOOTSTRAP;
+    }
     if (cl->proven) {
         snprintf(text, bytes, "rank 0 at %.100s still waits after %s: %.400s", r->place.text,
                  waited, cl->note[0] ? cl->note : "it did not say for whom");

@@ -45,10 +45,12 @@ static void drop_half_open(struct spr_root *r, struct spr_root_conn *c, const ch
 /* A rank that is there already, perhaps a second process with the same number: it may try again. */
 static void refuse_duplicate(struct spr_root *r, struct spr_root_conn *c)
 {
-    char text[200], from[160];
+    char text[200] = "as many as are awaited have come", from[160];
 
-    spr_address_text(&r->server.conns[c->auth.peer]->address, from, sizeof(from));
-    snprintf(text, sizeof(text), "rank %d is connected already, from %s", c->auth.peer, from);
+    if (!r->meeting) {
+        spr_address_text(&r->server.conns[c->auth.peer]->address, from, sizeof(from));
+        snprintf(text, sizeof(text), "rank %d is connected already, from %s", c->auth.peer, from);
+    }
     spr_root_conn_send_text(c, SPR_ROOT_REFUSED, SPR_ERR_BOOTSTRAP, c->auth.peer, text);
     (void)spr_root_conn_flush(c);
     drop_half_open(r, c, text);
@@ -57,14 +59,15 @@ static void refuse_duplicate(struct spr_root *r, struct spr_root_conn *c)
 static void let_in(struct spr_root *r, struct spr_root_conn *c)
 {
     struct spr_root_server *s = &r->server;
+    int rank = r->meeting ? spr_root_meeting_place(r) : c->auth.peer;
 
-    if (s->conns[c->auth.peer]) {
+    if (rank < 0 || s->conns[rank]) {
         refuse_duplicate(r, c);
         return;
     }
     spr_list_remove(&c->node);
     s->half_count--;
-    c->rank = c->auth.peer;
+    c->rank = rank;
     s->conns[c->rank] = c;
     s->connected++;
     if (r->error.status == SPR_OK)
@@ -93,7 +96,7 @@ void spr_root_door_handshake(struct spr_root *r, struct spr_root_conn *c)
     } else if (status == SPR_IN_PROGRESS) {
         spr_root_watch(r, c, events & POLLOUT ? EPOLLOUT : EPOLLIN);
     } else {
-        if (status == SPR_ERR_MISMATCH)
+        if (status == SPR_ERR_MISMATCH && !r->meeting)
             unfit(r, c);
         drop_half_open(r, c, c->auth.detail);
     }
@@ -197,7 +200,7 @@ void spr_root_door_accept(struct spr_root *r)
     struct spr_root_server *s = &r->server;
     struct spr_address from;
 
-    for (int i = 0; i < 4 * SPR_ROOT_HALF_OPEN && s->connected < r->key.size - 1; i++) {
+    for (int i = 0; i < 4 * SPR_ROOT_HALF_OPEN && s->connected < spr_root_others(r); i++) {
         int fd;
 
         if (s->half_count >= SPR_ROOT_HALF_OPEN && !evict(r)) {
@@ -213,7 +216,7 @@ void spr_root_door_accept(struct spr_root *r)
             spr_root_server_fail(r, SPR_ERR_SYSTEM, -1,
                                  "rank 0 cannot accept a connection from each of %d ranks: %m "
                                  "(see ulimit -n)",
-                                 r->key.size - 1);
+                                 spr_root_others(r));
             return;
         } /* else: that connection is gone already */
     }
@@ -239,7 +242,7 @@ void spr_root_door_timers(struct spr_root *r)
     struct spr_root_server *s = &r->server;
     uint64_t now = spr_monotonic_ns();
 
-    if (s->listen_fd < 0 && s->connected < r->key.size - 1 && now >= s->listen_next_ns)
+    if (s->listen_fd < 0 && s->connected < spr_root_others(r) && now >= s->listen_next_ns)
         spr_root_door_listen(r);
     while (!spr_list_empty(&s->half)) {
         struct spr_root_conn *c = spr_list_entry(s->half.next, struct spr_root_conn, node);
@@ -254,7 +257,7 @@ uint64_t spr_root_door_until(const struct spr_root *r)
 {
     const struct spr_root_server *s = &r->server;
 
-    if (s->connected == r->key.size - 1)
+    if (s->connected == spr_root_others(r))
         return UINT64_MAX;
     if (s->listen_fd < 0)
         return s->listen_next_ns;

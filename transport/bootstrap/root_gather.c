@@ -22,6 +22,10 @@ static void lost(struct spr_root *r, struct spr_root_conn *c, int saved_errno)
 {
     char from[160];
 
+    if (spr_root_meeting_open(r)) {
+        spr_root_meeting_leave(r, c);
+        return;
+    }
     spr_address_text(&c->address, from, sizeof(from));
     errno = saved_errno;
     if (saved_errno)
@@ -39,7 +43,8 @@ static void ended(struct spr_root *r, struct spr_root_conn *c)
 {
     char text[SPR_ERROR_TEXT_BYTES];
 
-    if (spr_root_conn_header(c) != SPR_OK || c->rx.type != SPR_ROOT_GAVE_UP) {
+    if (spr_root_meeting_open(r) || spr_root_conn_header(c) != SPR_OK ||
+        c->rx.type != SPR_ROOT_GAVE_UP) {
         lost(r, c, 0);
         return;
     }
@@ -56,6 +61,8 @@ static bool expected(struct spr_root *r, struct spr_root_conn *c)
 {
     const struct spr_root_header *h = &c->rx;
 
+    if (spr_root_meeting_open(r))
+        return h->type == SPR_ROOT_GATHER && h->sequence == r->sequence && h->bytes == r->bytes;
     if (h->type != SPR_ROOT_GATHER || h->sequence != r->sequence) {
         spr_root_server_fail(r, SPR_ERR_PROTO, c->rank,
                              "rank %d sent message %u of exchange %u in exchange %u", c->rank,
@@ -79,8 +86,11 @@ static void gather(struct spr_root *r, struct spr_root_conn *c)
     if (!c->rx_into) {
         status = spr_root_conn_header(c);
         if (status == SPR_OK) {
-            if (!expected(r, c))
+            if (!expected(r, c)) {
+                if (spr_root_meeting_open(r))
+                    spr_root_meeting_leave(r, c);
                 return;
+            }
             c->rx_into = (char *)r->out + (size_t)c->rank * r->bytes;
         }
     }
@@ -90,7 +100,7 @@ static void gather(struct spr_root *r, struct spr_root_conn *c)
         c->contributed = true;
         r->server.contributed++;
         spr_root_watch(r, c, EPOLLRDHUP);
-    } else if (status == SPR_ERR_PROTO) {
+    } else if (status == SPR_ERR_PROTO && !spr_root_meeting_open(r)) {
         spr_root_server_fail(r, SPR_ERR_PROTO, c->rank, "rank %d sent no message of ours", c->rank);
     } else if (status != SPR_IN_PROGRESS) {
         lost(r, c, errno);
@@ -105,7 +115,11 @@ static void deliver(struct spr_root *r, struct spr_root_conn *c)
 
     /* A note was under way when the last part came: the result follows it. */
     if (status == SPR_OK && c->tx.type != SPR_ROOT_RESULT) {
-        spr_root_conn_send(c, SPR_ROOT_RESULT, r->sequence, r->out, r->bytes * (size_t)r->key.size);
+        spr_root_conn_send(c, SPR_ROOT_RESULT, r->sequence, r->out, r->bytes * (size_t)r->size);
+        if (r->meeting) {
+            c->tx.rank = c->rank;
+            c->tx.size = (uint32_t)r->size;
+        }
         status = spr_root_conn_flush(c);
     }
     if (status == SPR_OK) {
@@ -142,10 +156,10 @@ void spr_root_gather_begin(struct spr_root *r)
     struct spr_root_server *s = &r->server;
 
     if (r->bytes > 0)
-        memcpy(r->out, r->in, r->bytes);
+        memcpy(r->out, r->in, r->bytes * (size_t)r->first);
     s->contributed = s->delivered = 0;
     s->broadcasting = false;
-    for (int rank = 1; rank < r->key.size; rank++) {
+    for (int rank = r->first; rank < r->size; rank++) {
         struct spr_root_conn *c = s->conns[rank];
 
         if (!c)
@@ -160,12 +174,13 @@ spr_status spr_root_gather_step(struct spr_root *r)
 {
     struct spr_root_server *s = &r->server;
 
-    if (s->contributed < r->key.size - 1)
+    if (s->contributed < spr_root_others(r))
         return SPR_IN_PROGRESS;
+    r->seated = true;
     if (!s->broadcasting) {
         s->broadcasting = true;
-        for (int rank = 1; rank < r->key.size && r->error.status == SPR_OK; rank++)
+        for (int rank = r->first; rank < r->size && r->error.status == SPR_OK; rank++)
             deliver(r, s->conns[rank]);
     }
-    return s->delivered == r->key.size - 1 ? SPR_OK : SPR_IN_PROGRESS;
+    return s->delivered == spr_root_others(r) ? SPR_OK : SPR_IN_PROGRESS;
 }

@@ -55,7 +55,7 @@ static void server_tell(struct spr_root *r)
     if (r->server.told)
         return;
     r->server.told = true;
-    for (int rank = 1; rank < r->key.size; rank++)
+    for (int rank = r->first; rank < r->size; rank++)
         if (r->server.conns[rank])
             spr_root_server_tell(r, r->server.conns[rank]);
 }
@@ -77,21 +77,21 @@ static bool absent(const void *ctx, int rank)
 {
     const struct spr_root *r = ctx;
 
-    return rank > 0 && !r->server.conns[rank];
+    return rank >= r->first && !r->server.conns[rank];
 }
 
 static bool silent(const void *ctx, int rank)
 {
     const struct spr_root *r = ctx;
 
-    return rank > 0 && r->server.conns[rank] && !r->server.conns[rank]->contributed;
+    return rank >= r->first && r->server.conns[rank] && !r->server.conns[rank]->contributed;
 }
 
 static bool undelivered(const void *ctx, int rank)
 {
     const struct spr_root *r = ctx;
 
-    return rank > 0 && r->server.conns[rank] && !r->server.conns[rank]->delivered;
+    return rank >= r->first && r->server.conns[rank] && !r->server.conns[rank]->delivered;
 }
 
 /* "ranks 3, 5-7 of 8 did not arrive" */
@@ -100,14 +100,18 @@ static void who_is_missing(const struct spr_root *r, char *text, size_t bytes)
     char ranks[400];
     const char *what = "did not arrive";
 
-    if (spr_ranks_text(absent, r, r->key.size, ranks, sizeof(ranks)) == 0) {
+    if (spr_root_meeting_open(r)) {
+        snprintf(text, bytes, "%d of %d newcomers came", r->server.connected, spr_root_others(r));
+        return;
+    }
+    if (spr_ranks_text(absent, r, r->size, ranks, sizeof(ranks)) == 0) {
         what = "did not send their addresses";
-        if (spr_ranks_text(silent, r, r->key.size, ranks, sizeof(ranks)) == 0) {
+        if (spr_ranks_text(silent, r, r->size, ranks, sizeof(ranks)) == 0) {
             what = "did not take the result";
-            spr_ranks_text(undelivered, r, r->key.size, ranks, sizeof(ranks));
+            spr_ranks_text(undelivered, r, r->size, ranks, sizeof(ranks));
         }
     }
-    snprintf(text, bytes, "%s of %d %s", ranks, r->key.size, what);
+    snprintf(text, bytes, "%s of %d %s", ranks, r->size, what);
 }
 
 static spr_status server_explain(struct spr_root *r, char *text, size_t bytes)
@@ -116,7 +120,7 @@ static spr_status server_explain(struct spr_root *r, char *text, size_t bytes)
     char who[480], waited[32], refused[300] = "";
 
     spr_root_waited(r, waited, sizeof(waited));
-    if (s->listen_fd < 0 && s->connected < r->key.size - 1) {
+    if (s->listen_fd < 0 && s->connected < spr_root_others(r)) {
         errno = s->listen_errno;
         snprintf(text, bytes, "rank 0 cannot listen on %s for %s: %m", r->place.text, waited);
         return SPR_ERR_SYSTEM;
@@ -138,11 +142,11 @@ static spr_status server_open(struct spr_root *r)
     spr_list_init(&s->half);
     s->listen_fd = -1;
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    s->conns = spr_calloc((size_t)r->key.size, sizeof(struct spr_root_conn *));
+    s->conns = spr_calloc((size_t)r->size, sizeof(struct spr_root_conn *));
     if (s->epoll_fd < 0)
         spr_root_server_fail(r, SPR_ERR_SYSTEM, -1, "epoll_create1: %m");
     else if (!s->conns)
-        spr_root_server_fail(r, SPR_ERR_NOMEM, -1, "no memory for %d connections", r->key.size);
+        spr_root_server_fail(r, SPR_ERR_NOMEM, -1, "no memory for %d connections", r->size);
     else
         spr_root_door_listen(r);
     return r->error.status;
@@ -163,7 +167,7 @@ static void send_notes(struct spr_root *r)
     char text[480];
 
     who_is_missing(r, text, sizeof(text));
-    for (int rank = 1; rank < r->key.size; rank++) {
+    for (int rank = r->first; rank < r->size; rank++) {
         struct spr_root_conn *c = r->server.conns[rank];
 
         if (!c || !c->contributed || !spr_root_conn_idle(c))
@@ -209,7 +213,7 @@ static bool events(struct spr_root *r)
     /* Afterwards, since it may drop connections that have an event in the list. */
     if (incoming)
         spr_root_door_accept(r);
-    if (s->connected == r->key.size - 1)
+    if (s->connected == spr_root_others(r))
         spr_root_door_close(r);
     return n == EVENTS;
 }
@@ -224,8 +228,8 @@ static spr_status linger(struct spr_root *r)
         server_tell(r);
         s->linger_ns = now + spr_root_scaled(LINGER);
     }
-    return s->connected == r->key.size - 1 || now >= s->linger_ns ? r->error.status
-                                                                  : SPR_IN_PROGRESS;
+    return s->connected == spr_root_others(r) || now >= s->linger_ns ? r->error.status
+                                                                     : SPR_IN_PROGRESS;
 }
 
 static spr_status server_step(struct spr_root *r)
@@ -262,7 +266,7 @@ static void server_close(struct spr_root *r)
         spr_root_door_close(r);
         if (r->active)
             server_tell(r);
-        for (int rank = 1; rank < r->key.size; rank++) {
+        for (int rank = r->first; rank < r->size; rank++) {
             if (s->conns[rank])
                 spr_root_conn_close(s->conns[rank]);
             spr_free(s->conns[rank]);

@@ -9,7 +9,8 @@
  *   +-------------------+---------+-------------------+
  *   | sequence                    | status            |  8   of the allgather; FAIL: what happened
  *   +-----------------------------+-------------------+
- *   | rank                        | 0                 | 16   FAIL: who is to blame, or -1
+ *   | rank                        | size              | 16   FAIL: who is to blame, or -1; RESULT
+ * in |                             |                   |      a meeting: the receiver, of how many
  *   +-----------------------------+-------------------+
  *   | bytes of the payload                            | 24
  *   +-------------------------------------------------+ 32
@@ -42,7 +43,7 @@ struct spr_root_header {
     uint32_t sequence;
     int32_t status;
     int32_t rank;
-    uint32_t zero2;
+    uint32_t size; /* RESULT in a meeting, else 0 */
     uint64_t bytes;
 };
 _Static_assert(sizeof(struct spr_root_header) == 32, "root header layout");
