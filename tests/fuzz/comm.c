@@ -240,7 +240,7 @@ void fuzz_seeds(void)
 {
     static const struct {
         const char *name;
-        uint8_t bytes[12];
+        uint8_t bytes[24];
         size_t count;
     } faults[] = {
         {"damaged", {2, 0, 6, 0, 0, 77, 0}, 7},
@@ -252,7 +252,7 @@ void fuzz_seeds(void)
         {"lost", {6, 0, 6, 0, 0, 2, 32}, 7},
         {"twice", {6, 0, 7, 0, 0, 2, 32}, 7},
         {"describe", {7, 0, 6, 1, 0, 1, 16, 1, 32}, 8},
-        {"reject", {7, 0, 7, 1, 0, 1, 2, 32}, 8},
+        {"reject", {7, 0, 8, 1, 0, 1, 2, 32}, 8},
         {"grant", {7, 0, 136, 0, 0, 2, 32}, 7},
         {"data", {7, 0, 135, 0, 0, 2, 32}, 7},
         {"chunk", {7, 1, 198, 8, 0, 5, 3, 2}, 8},
@@ -261,6 +261,11 @@ void fuzz_seeds(void)
         {"late", {3, 0, 10, 192, 2, 64}, 6},
         {"aborted", {3, 0, 4, 1, 11, 33, 2, 64}, 8},
         {"half", {3, 0, 4, 1, 8, 0, 4, 1}, 8},
+        /* 480 bytes: of the next epoch, without any of us; of this one, shrinking, has lost rank 2.
+         */
+        {"view_expelled", {7, 0, 7, 0, 0, 224, 1, 2, 0, 0, 2, 48, 0, 7, 2, 32}, 16},
+        {"view_lost", {7, 0, 7, 0, 0, 224, 1, 3, 0, 0, 1, 176, 0, 1, 224, 0, 4, 2, 32}, 19},
+        {"view_long", {7, 0, 7, 0, 0, 255, 255, 0, 2, 32}, 10},
     };
 
     for (unsigned kind = 0; kind < KINDS; kind++) {

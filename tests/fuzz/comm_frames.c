@@ -159,6 +159,20 @@ static size_t make_description(int to, uint32_t operation, struct fuzz_in *in, u
     return sizeof(struct spr_descriptor) - (how >= 252);
 }
 
+/* Who is left, says `from` (struct view of collectives/membership.c): zeros, but for some bytes. */
+static size_t make_view(struct fuzz_in *in, uint8_t *out)
+{
+    /* Compared as it is with what fits, so libFuzzer finds that. */
+    size_t bytes = spr_min_size(fuzz_u16(in), SPR_NOTE_BYTES + 1);
+
+    memset(out, 0, SPR_NOTE_BYTES + 1);
+    for (uint8_t n = fuzz_u8(in) % 16u; n > 0; n--) {
+        uint16_t at = fuzz_u16(in) % SPR_NOTE_BYTES;
+        out[at] = fuzz_u8(in);
+    }
+    return bytes;
+}
+
 /* The n-th message that `to` waits for from `from`, or has for it. */
 static void aim(struct spr_frame *f, int from, int to, unsigned n, size_t *capacity)
 {
@@ -206,10 +220,13 @@ void comm_inject(int from, int to, struct fuzz_in *in)
         bytes = make_chunk(in, data);
     else if (f.type == SPR_FRAME_DESCRIBE)
         bytes = make_description(to, f.operation, in, data);
+    else if (f.type == SPR_FRAME_VIEW)
+        bytes = make_view(in, data);
     else if (f.type == SPR_FRAME_DATA || f.type == SPR_FRAME_ABORT || f.type == SPR_FRAME_REJECT)
         for (bytes = how & 128 ? fuzz_u16(in) : capacity; capacity && bytes > capacity + 1;)
             bytes %= capacity + 2;
-    if (f.type != SPR_FRAME_DESCRIBE && !(f.type == SPR_FRAME_DATA && what & 64))
+    if (f.type != SPR_FRAME_DESCRIBE && f.type != SPR_FRAME_VIEW &&
+        !(f.type == SPR_FRAME_DATA && what & 64))
         memset(data, 'a' + what % 20, bytes);
     f.bytes = (uint32_t)spr_min_size(bytes, sizeof data);
     f.sequence = g.sequence[from][to]++;

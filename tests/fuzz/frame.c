@@ -5,6 +5,7 @@
  */
 #include "transport/frame.h"
 
+#include "base/util.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -38,8 +39,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 void fuzz_seeds(void)
 {
-    static const char *const names[SPR_FRAME_TYPES] = {
-        NULL, "data", "grant", "credit", "request", "abort", "bye", "describe", "reject"};
+    static const char *const names[] = {NULL,    "data", "grant",    "credit", "request",
+                                        "abort", "bye",  "describe", "view",   "reject"};
+    _Static_assert(SPR_ARRAY_LEN(names) == SPR_FRAME_TYPES, "a name for each type");
     static struct fuzz_seed s;
 
     for (unsigned type = SPR_FRAME_DATA; type < SPR_FRAME_TYPES; type++) {
