@@ -304,6 +304,8 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
     spr_past_add(comm, rq, &descriptor);
     spr_list_push_back(&comm->running, &rq->node);
     comm->next_operation++;
+    if (comm->watch)
+        spr_watch_advance(comm->watch, 1, rq->operation);
     spr_record_post(rq);
     /* Before start(), whose receives take what came early. */
     spr_channel_begin(&comm->channel, rq->operation, rq->descriptor);

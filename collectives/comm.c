@@ -116,6 +116,8 @@ spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
     comm->epoll_fd = comm->wake_fd = comm->timer_fd = -1;
     comm->process = spr_process();
     comm->next_operation = 1;
+    comm->standing = spr_comm_watch_standing;
+    comm->standing_ctx = comm;
     spr_list_init(&comm->running);
     spr_list_init(&comm->ready);
     spr_list_init(&comm->finished);

@@ -21,6 +21,7 @@
 #include "transport/bootstrap/meeting.h"
 #include "transport/channel.h"
 #include "transport/memory.h"
+#include "transport/watch/watch.h"
 
 #define SPR_MAX_TRANSPORTS 4
 
@@ -90,6 +91,9 @@ struct spr_comm {
     int background;                     /* work besides `running`: connecting, saying goodbye */
 
     struct spr_watch *watch; /* NULL: none */
+    /* What is known of a peer besides its frames: from the watch, or injected. */
+    bool (*standing)(void *ctx, int peer, struct spr_standing *standing);
+    void *standing_ctx;
     struct spr_loss loss;
     struct spr_error error; /* why it was revoked */
     bool cause_told;        /* ... and a call of the user has returned that */

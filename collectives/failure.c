@@ -15,6 +15,8 @@
 /* After a failure the others are told; at most this long before links on which something is stuck
  * are cut. */
 #define GRACE_NS 200000000ull
+/* A data path that has not moved for so long is worth a word. */
+#define STILL_NS 1000000000ull
 
 const char *spr_comm_host(const spr_comm *comm, int rank)
 {
@@ -120,6 +122,57 @@ void spr_comm_fail(spr_comm *comm, spr_status status, int blamed, int told_by, c
     fail(comm, oldest(comm), status, blamed, told_by, text);
 }
 
+/* The rank that matters most: one that has not come to the operation, or gives no heartbeat, or has
+ * not moved for longest. */
+static int find_reason(const spr_comm *comm, uint32_t operation, struct spr_standing *worst)
+{
+    struct spr_standing standing;
+    int reason = -1;
+
+    *worst = (struct spr_standing){.posted = operation};
+    for (int r = 0; r < comm->size; r++) {
+        int32_t behind;
+        if (r == comm->rank || !comm->standing(comm->standing_ctx, comm->ids[r], &standing))
+            continue;
+        if ((int32_t)(standing.posted - operation) > 0)
+            standing.posted = operation;
+        behind = (int32_t)(worst->posted - standing.posted);
+        if (behind < 0 || (behind == 0 && standing.silent_ns < worst->silent_ns) ||
+            (behind == 0 && standing.silent_ns == worst->silent_ns &&
+             standing.still_ns <= worst->still_ns))
+            continue;
+        *worst = standing;
+        reason = r;
+    }
+    return reason;
+}
+
+/* Those we wait for may wait for another one themselves. Says so in `text`, behind the list of
+ * ranks; returns the rank to blame, or `first`. */
+static int judge(const spr_comm *comm, const spr_request *rq, uint64_t now, int first, char *text,
+                 size_t bytes)
+{
+    struct spr_standing s;
+    int reason = find_reason(comm, rq->operation, &s);
+
+    text[0] = '\0';
+    /* What is known of other hosts is as old as their last heartbeat. */
+    if (reason < 0 ||
+        now - rq->posted_ns < spr_seconds_ns(comm->options.suspect_s * spr_time_factor()))
+        return first;
+    if (s.posted == 0)
+        snprintf(text, bytes, "; rank %d has not called anything yet", reason);
+    else if (s.posted != rq->operation)
+        snprintf(text, bytes, "; rank %d has not called it: its last was #%u", reason, s.posted);
+    else if (s.silent_ns)
+        snprintf(text, bytes, "; rank %d gives no heartbeat for %.3g s", reason,
+                 (double)s.silent_ns * 1e-9);
+    else if (s.still_ns >= STILL_NS)
+        snprintf(text, bytes, "; rank %d has not moved for %.3g s", reason,
+                 (double)s.still_ns * 1e-9);
+    return *text ? reason : first;
+}
+
 static void look_for_disputes(spr_request *rq, uint64_t now)
 {
     if (rq->describe_ns && now >= rq->describe_ns)
@@ -131,7 +184,7 @@ static void look_for_disputes(spr_request *rq, uint64_t now)
 void spr_comm_check_deadlines(spr_comm *comm, uint64_t now)
 {
     struct spr_list *it;
-    char ranks[128], text[256];
+    char ranks[128], reason[96], text[256];
     int first;
 
     spr_list_for_each(it, &comm->running)
@@ -142,16 +195,17 @@ void spr_comm_check_deadlines(spr_comm *comm, uint64_t now)
         if (now < rq->warn_ns && now < rq->deadline_ns)
             continue;
         spr_channel_waiting_for(&comm->channel, rq->operation, ranks, sizeof ranks, &first);
+        first = judge(comm, rq, now, first, reason, sizeof reason);
         if (now >= rq->deadline_ns) {
-            snprintf(text, sizeof text, "deadline passed, waiting for rank %s",
-                     *ranks ? ranks : "(none: local work)");
+            snprintf(text, sizeof text, "deadline passed, waiting for rank %s%s",
+                     *ranks ? ranks : "(none: local work)", reason);
             fail(comm, rq, SPR_ERR_DEADLINE, first, -1, text);
             return;
         }
         rq->warn_ns = UINT64_MAX;
         spr_trace_add(comm->trace, now, SPR_EV_SLOW, first, rq->operation, 0, 0);
-        spr_warn(SPR_SUB_COLL, "%s #%u '%s' takes longer than %.3g s, waiting for rank %s",
+        spr_warn(SPR_SUB_COLL, "%s #%u '%s' takes longer than %.3g s, waiting for rank %s%s",
                  spr_collective_names[rq->plan.collective], rq->operation, rq->name,
-                 comm->options.warn_s, *ranks ? ranks : "(none)");
+                 comm->options.warn_s, *ranks ? ranks : "(none)", reason);
     }
 }

@@ -77,7 +77,7 @@ void spr_comm_take_loss(spr_comm *comm, int events)
     struct spr_channel_peer *peer;
 
     if (comm->watch && events > 0)
-        spr_watch_advance(comm->watch, events);
+        spr_watch_advance(comm->watch, events, comm->next_operation - 1);
     if (loss->pending && (events == 0 || spr_now_ns(comm->clock) - loss->noted_ns >= DRAIN_NS)) {
         loss->pending = false;
         peer = &comm->channel.peers[loss->peer];
@@ -137,6 +137,13 @@ void spr_comm_watch_begin(spr_comm *comm)
     pthread_mutex_lock(&comm->lock);
     comm->counters.fallbacks += (uint64_t)unseen;
     pthread_mutex_unlock(&comm->lock);
+}
+
+bool spr_comm_watch_standing(void *ctx, int peer, struct spr_standing *standing)
+{
+    const spr_comm *comm = ctx;
+
+    return comm->watch && spr_watch_standing(comm->watch, peer, standing);
 }
 
 void spr_comm_watch_close(spr_comm *comm)

@@ -16,6 +16,8 @@
 void spr_comm_watch_open(spr_comm *comm);
 /* All are known: watch them, also while links are made. */
 void spr_comm_watch_begin(spr_comm *comm);
+/* For comm->standing: what the watch knows, `ctx` is the communicator. */
+bool spr_comm_watch_standing(void *ctx, int peer, struct spr_standing *standing);
 /* Without the lock, which the watch's thread may want. */
 void spr_comm_watch_close(spr_comm *comm);
 /* The watch has given up a rank (its number at the start); this rank's own: the others have

@@ -266,9 +266,38 @@ static void who_leaves_in_order_is_not_missed(void **state)
     unsetenv("SPARRING_EXPEL");
 }
 
+/* In a ring every rank waits for its neighbour, which waits for another one. */
+static void miss_a_call(struct job *job, int rank, spr_comm *comm)
+{
+    enum { N = 100000 };
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    float *x = calloc(N, sizeof *x);
+
+    options.algorithm = "ring";
+    options.timeout_s = 1;
+    RANK_CHECK(x && spr_allreduce(comm, x, x, N, SPR_FP32, SPR_SUM, &options) == SPR_OK);
+    if (rank == 2) {
+        job_await(job_counter(job, 0), job->size - 1);
+    } else {
+        spr_status status = spr_allreduce(comm, x, x, N, SPR_FP32, SPR_SUM, &options);
+        if (status != SPR_ERR_DEADLINE ||
+            !strstr(spr_last_error(comm), "; rank 2 has not called it: its last was #1"))
+            fail_with(comm, status);
+        atomic_fetch_add(job_counter(job, 0), 1);
+    }
+    free(x);
+}
+
+static void a_deadline_names_who_did_not_come(void **state)
+{
+    (void)state;
+    job_on_all_transports(5, miss_a_call, NULL, SECONDS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_deadline_names_who_did_not_come),
         cmocka_unit_test(a_killed_rank_is_named_whatever_its_size),
         cmocka_unit_test(a_child_that_lives_on_does_not_hide_its_parents_death),
         cmocka_unit_test(a_rank_that_was_stopped_below_the_limit_goes_on),

@@ -40,8 +40,9 @@ static uint16_t ports[RANKS]; /* where they listen */
 static struct spr_options options;
 static int64_t live;
 
-static void on_heard(void *ctx, int rank)
+static void on_heard(void *ctx, int rank, uint64_t progress)
 {
+    (void)progress;
     atomic_fetch_add(&((struct node *)ctx)->of[rank].heard, 1);
 }
 static void on_left(void *ctx, int rank) { atomic_store(&((struct node *)ctx)->of[rank].left, 1); }

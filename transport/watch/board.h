@@ -5,7 +5,8 @@
  *
  *      0   magic, version, rank, size, nonce
  *     64   state: starting, alive, left | beats: one more with each heartbeat
- *    128   progress: one more with each thing that the data path does
+ *    128   progress: the operation that was posted last << 32 | one more with each thing that the
+ *          data path does
  *    192   slots, one per rank of the job:
  *            word      a robust futex, held by the owner's watch thread. The kernel marks it with
  *                      FUTEX_OWNER_DIED and wakes its waiter when that thread ends, before it takes

@@ -54,6 +54,8 @@ static void compose(const struct spr_mesh *m, struct spr_frame *f, enum spr_mesh
     f->epoch = m->epoch;
     f->operation = word;
     f->arg = (uint32_t)about;
+    if (word == SPR_MESH_BEAT && m->params.progress)
+        f->arg64 = atomic_load_explicit(m->params.progress, memory_order_relaxed);
     spr_frame_seal(f);
 }
 
@@ -144,7 +146,7 @@ static void on_payload(struct spr_link *link, const struct spr_frame *f, const v
     (void)data, (void)token;
     switch (f->operation) {
     case SPR_MESH_BEAT:
-        m->params.heard(m->params.ctx, from);
+        m->params.heard(m->params.ctx, from, f->arg64);
         return;
     case SPR_MESH_LEFT:
         m->peers[from].left = true;

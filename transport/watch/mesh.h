@@ -6,7 +6,7 @@
  *
  * It is one more instance of the epoll transport: the same listening, authentication and limits.
  * What travels is a frame header without payload: type DATA, operation = what is said, argument =
- * the rank that it is about.
+ * the rank that it is about, or in a BEAT the progress that the board shows, in arg64.
  */
 #ifndef SPR_TRANSPORT_WATCH_MESH_H
 #define SPR_TRANSPORT_WATCH_MESH_H
@@ -26,12 +26,13 @@ struct spr_mesh_params {
     const struct spr_options *options;
     const struct spr_auth_key *key;
     bool loopback_only;
-    uint64_t interval_ns; /* of heartbeats */
-    int board_fd;         /* for the guardian, which shares the connections; -1: none */
+    uint64_t interval_ns;             /* of heartbeats */
+    int board_fd;                     /* for the guardian, which shares the connections; -1: none */
+    const _Atomic uint64_t *progress; /* of this rank, for its beats; NULL: 0 */
     void *ctx;
-    /* Something came from a rank; it left in order. From the thread, under the mesh's lock: must
+    /* A beat came from a rank; it left in order. From the thread, under the mesh's lock: must
      * not call back. */
-    void (*heard)(void *ctx, int rank);
+    void (*heard)(void *ctx, int rank, uint64_t progress);
     void (*left)(void *ctx, int rank);
     /* As in struct spr_watch_params; without a lock. */
     void (*lost)(void *ctx, int rank, const char *text, bool death);

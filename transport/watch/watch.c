@@ -30,10 +30,12 @@
 struct peer {
     const struct spr_board *board; /* NULL: not on this host, or cannot be seen */
     _Atomic bool watched;
-    _Atomic uint64_t heard; /* over the mesh: how often */
+    _Atomic uint64_t heard;              /* over the mesh: how often */
+    _Atomic uint64_t progress, moved_ns; /* what it showed last, and since when */
     bool suspected;
     char host[64];
-    uint64_t beats, since_ns; /* the last count, and when it was new */
+    uint64_t beats;            /* the last count ... */
+    _Atomic uint64_t since_ns; /* ... and when it was new */
 };
 
 struct spr_watch {
@@ -99,17 +101,24 @@ static void expel(struct spr_watch *w, int rank)
 }
 
 /* A thread may begin to watch a rank while another one, with an older time, looks. */
-static uint64_t silence_of(const struct peer *p, uint64_t now)
+static uint64_t age_of(const _Atomic uint64_t *since_ns, uint64_t now)
 {
-    return now > p->since_ns ? now - p->since_ns : 0;
+    uint64_t since = atomic_load(since_ns);
+
+    return now > since ? now - since : 0;
 }
 
 /* A count that stands still. */
 static void look_at_beats(struct spr_watch *w, int rank, uint64_t beats, uint64_t now)
 {
     struct peer *p = &w->peers[rank];
-    uint64_t silence = silence_of(p, now);
+    uint64_t silence = age_of(&p->since_ns, now), progress;
 
+    if (p->board) {
+        progress = atomic_load_explicit(&p->board->progress, memory_order_relaxed);
+        if (atomic_exchange(&p->progress, progress) != progress)
+            atomic_store(&p->moved_ns, now);
+    }
     if (beats != p->beats) {
         if (p->suspected)
             spr_info(SPR_SUB_WATCH, "rank %d gives heartbeats again, after %.3g s", rank,
@@ -179,16 +188,18 @@ static void look(struct spr_watch *w, uint64_t now, uint64_t late)
             look_at(w, r, now);
         else if (atomic_load(&p->heard))
             look_at_beats(w, r, atomic_load(&p->heard), now);
-        else if (silence_of(p, now) >= w->expel_ns)
+        else if (age_of(&p->since_ns, now) >= w->expel_ns)
             give_up(w, r);
     }
 }
 
 /* From the mesh: under its lock ... */
-static void on_heard(void *ctx, int rank)
+static void on_heard(void *ctx, int rank, uint64_t progress)
 {
     struct spr_watch *w = ctx;
 
+    if (atomic_exchange(&w->peers[rank].progress, progress) != progress)
+        atomic_store(&w->peers[rank].moved_ns, spr_monotonic_ns());
     atomic_fetch_add(&w->peers[rank].heard, 1);
 }
 
@@ -300,6 +311,7 @@ static void open_mesh(struct spr_watch *w)
                                      .loopback_only = w->params.loopback_only,
                                      .interval_ns = w->interval_ns,
                                      .board_fd = w->own.fd,
+                                     .progress = &w->own.board->progress,
                                      .ctx = w,
                                      .heard = on_heard,
                                      .left = on_left,
@@ -410,6 +422,7 @@ int spr_watch_begin(struct spr_watch *w, const struct spr_peer_info *peers)
         }
         distant += !w->peers[r].board;
         w->peers[r].since_ns = spr_monotonic_ns();
+        atomic_store(&w->peers[r].moved_ns, w->peers[r].since_ns);
         atomic_store(&w->peers[r].watched, true);
     }
     unseen += start_mesh(w, distant);
@@ -425,14 +438,30 @@ void spr_watch_forget(struct spr_watch *w, int rank)
         spr_mesh_forget(w->mesh, rank);
 }
 
-void spr_watch_advance(struct spr_watch *w, int events)
+void spr_watch_advance(struct spr_watch *w, int events, uint32_t posted)
 {
     _Atomic uint64_t *progress = &w->own.board->progress;
+    uint32_t moved = (uint32_t)atomic_load_explicit(progress, memory_order_relaxed);
 
     /* One writer at a time: the communicator's lock is held. */
-    atomic_store_explicit(progress,
-                          atomic_load_explicit(progress, memory_order_relaxed) + (uint64_t)events,
+    atomic_store_explicit(progress, (uint64_t)posted << 32 | (uint32_t)(moved + (uint32_t)events),
                           memory_order_relaxed);
+}
+
+bool spr_watch_standing(const struct spr_watch *w, int rank, struct spr_standing *standing)
+{
+    const struct peer *p = &w->peers[rank];
+    uint64_t progress = p->board ? atomic_load(&p->board->progress) : atomic_load(&p->progress);
+    uint64_t now = spr_monotonic_ns();
+
+    if (!atomic_load(&p->watched) || (!p->board && !atomic_load(&p->heard)))
+        return false;
+    standing->posted = (uint32_t)(progress >> 32);
+    standing->still_ns = age_of(&p->moved_ns, now);
+    standing->silent_ns = age_of(&p->since_ns, now);
+    if (standing->silent_ns < w->suspect_ns)
+        standing->silent_ns = 0;
+    return true;
 }
 
 /* By what the others say, or by our own clock, where they may have ended meanwhile. */

@@ -45,8 +45,17 @@ void spr_watch_describe(const struct spr_watch *w, struct spr_watch_card *card);
 int spr_watch_begin(struct spr_watch *w, const struct spr_peer_info *peers);
 /* Do not watch this rank any more: it has left. */
 void spr_watch_forget(struct spr_watch *w, int rank);
-/* The data path has moved: shown to the peers. */
-void spr_watch_advance(struct spr_watch *w, int events);
+/* The data path has moved, and `posted` is the operation that was posted last: shown to the peers.
+ */
+void spr_watch_advance(struct spr_watch *w, int events, uint32_t posted);
+/* What a peer shows: the operation that it posted last, for how long it has given no heartbeat (0:
+ * it does), and for how long its data path has not moved; as seen about every third of suspect_s.
+ * False: nothing is known of it. */
+struct spr_standing {
+    uint32_t posted;
+    uint64_t silent_ns, still_ns;
+};
+bool spr_watch_standing(const struct spr_watch *w, int rank, struct spr_standing *standing);
 /* Was this rank expelled, as far as can be seen, or has it been silent for so long that it must
  * have been? Then text says so. */
 bool spr_watch_expelled(const struct spr_watch *w, char *text, size_t bytes);
