@@ -168,6 +168,23 @@ static void the_first_failure_is_named_and_its_code_returned(void **state)
     assert_int_equal(count(result.error, "sparring-run: "), 1);
 }
 
+static void a_rank_that_fails_is_started_again(void **state)
+{
+    (void)state;
+    run("$RUN -n 2 -t --restart 1 -- sh -c 'echo join=$SPARRING_JOIN; "
+        "[ \"$SPARRING_JOIN\" = 1 ] || exit 3; echo there'");
+    assert_code(0);
+    assert_int_equal(count(result.error, "exited with code 3: started again, 1 of 1\n"), 2);
+    assert_has(result.output, "[0] join=\n");
+    assert_has(result.output, "[0] join=1\n[0] there\n");
+    assert_has(result.output, "[1] join=1\n[1] there\n");
+    run("$RUN -n 1 --restart 2 -- sh -c 'kill -9 $$'");
+    assert_code(128 + 9);
+    assert_int_equal(count(result.error, "started again"), 2);
+    run("$RUN -n 2 --restart 1 --hosts a,b -- true");
+    assert_code(2);
+}
+
 static void the_others_get_time_to_report(void **state)
 {
     (void)state;
@@ -292,6 +309,7 @@ int main(void)
         cmocka_unit_test(tagged_lines_stay_whole_and_apart),
         cmocka_unit_test(a_line_too_long_is_cut),
         cmocka_unit_test(the_first_failure_is_named_and_its_code_returned),
+        cmocka_unit_test(a_rank_that_fails_is_started_again),
         cmocka_unit_test(the_others_get_time_to_report),
         cmocka_unit_test(a_rank_that_ends_well_is_not_missed),
         cmocka_unit_test(a_program_that_does_not_start_is_one_line),

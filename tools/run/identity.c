@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tools/run/recorder.h"
+
 static bool is_free(int port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET,
@@ -137,4 +139,11 @@ void rank_identity(const struct job *job, const struct rank *rank, struct identi
     snprintf(identity->entries[4], room, "SPARRING_HOST_INDEX=%d", rank->host);
     snprintf(identity->entries[5], room, "SPARRING_JOB=%s", job->id);
     snprintf(identity->entries[6], room, "SPARRING_ROOT=%s", job->root);
+    identity->entries[7][0] = identity->entries[8][0] = '\0';
+    if (rank->restarts > 0)
+        snprintf(identity->entries[7], room, "SPARRING_JOIN=1");
+    /* On emulated hosts the rank that newcomers meet may be elsewhere than rank 0 was. */
+    if (job->options->restarts > 0 && job->network.count > 0 && recorder_directory() != NULL)
+        snprintf(identity->entries[8], room, "SPARRING_MEET=file:%.300s/meet",
+                 recorder_directory());
 }

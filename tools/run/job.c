@@ -172,7 +172,8 @@ int job_run(struct job *job)
     if (slots == NULL)
         return 1;
     bool started = start_ranks(job);
-    explicit_bzero(job->secret, sizeof job->secret);
+    if (job->options->restarts == 0)
+        explicit_bzero(job->secret, sizeof job->secret);
     if (job->stdin_fd >= 0)
         close(job->stdin_fd);
     job->failed = !started;
@@ -182,6 +183,7 @@ int job_run(struct job *job)
         job->deadline_ms = now_ms() + (int64_t)(job->options->timeout_s * 1000);
     while (job->phase != PHASE_DONE)
         step(job, slots);
+    explicit_bzero(job->secret, sizeof job->secret);
     drain(job, slots);
     recorder_close(job);
     say_flush();

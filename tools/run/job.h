@@ -26,6 +26,7 @@ struct rank {
     int host;
     int local_index; /* among the ranks of its host */
     int local_size;
+    int restarts;   /* how often it was started again */
     pid_t pid;      /* of the rank, or of its remote shell; 0 = not running */
     int control_fd; /* standard input of its remote shell; -1 = none */
     struct stream output;
@@ -75,9 +76,9 @@ int job_run(struct job *job);
 
 /* identity.c: who is where. False after one line that says what failed. */
 bool job_assign(struct job *job);
-enum { IDENTITY_COUNT = 7 };
+enum { IDENTITY_COUNT = 9 };
 struct identity {
-    char entries[IDENTITY_COUNT][ROOT_BYTES + 32]; /* NAME=VALUE */
+    char entries[IDENTITY_COUNT][ROOT_BYTES + 32]; /* NAME=VALUE, or "" */
 };
 void rank_identity(const struct job *job, const struct rank *rank, struct identity *identity);
 

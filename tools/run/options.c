@@ -23,6 +23,12 @@ static const char *take_tag(struct options *options, const char *value)
     return NULL;
 }
 
+static const char *take_restarts(struct options *options, const char *value)
+{
+    bool valid = parse_count(value, 0, 1000000, &options->restarts);
+    return valid ? NULL : "a whole number from 0 to 1000000";
+}
+
 static const char *take_timeout(struct options *options, const char *value)
 {
     return parse_seconds(value, &options->timeout_s);
@@ -133,6 +139,8 @@ static const struct option_row {
     {"tag", 't', NULL, take_tag, "prefix each line of output with \"[rank] \""},
     {"timeout", 0, "SECONDS", take_timeout,
      "end the whole job after this time, with exit code 124"},
+    {"restart", 0, "N", take_restarts,
+     "start a rank that fails again, up to N times, to join the\nothers (spr_comm_grow)"},
     {"env", 'e', "NAME[=VALUE]", take_environment,
      "set (or hand on) a variable for all ranks; may repeat"},
     {"cpu-bind", 0, "none|rank", take_binding,
@@ -196,6 +204,8 @@ static enum options_next check(struct options *options)
             return wrong("--hosts and --emulate exclude each other", "");
         if (options->bind_to_cpu)
             return wrong("--cpu-bind works on this machine only, not with --hosts", "");
+        if (options->restarts > 0)
+            return wrong("--restart works on this machine only, not with --hosts", "");
         options->ranks = machines_fill(options->machines, options->machine_count, options->ranks);
         if (options->ranks == 0)
             return wrong("--hosts has fewer places than -n asks for", "");

@@ -19,6 +19,7 @@ struct machine {
 struct options {
     int ranks; /* 0 = not said */
     int ranks_per_host;
+    int restarts; /* of each rank */
     bool tag;
     bool bind_to_cpu;
     double timeout_s;            /* 0 = none */

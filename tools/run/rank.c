@@ -42,7 +42,7 @@ static bool connect_standard(const struct job *job, const struct rank *rank,
                              const struct ends *ends)
 {
     int input = ends->input;
-    if (input < 0 && rank->index == 0)
+    if (input < 0 && rank->index == 0 && rank->restarts == 0)
         input = job->stdin_fd >= 0 ? job->stdin_fd : STDIN_FILENO;
     if (input < 0)
         input = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -115,8 +115,9 @@ static bool set_environment(const struct job *job, const struct rank *rank, cons
                                    : unsetenv("SPARRING_TRACE_DIR")) == 0;
     for (size_t i = 0; i < job->options->environment_count; i++)
         set = set && putenv(job->options->environment[i]) == 0;
+    set = set && unsetenv("SPARRING_JOIN") == 0;
     for (int i = 0; i < IDENTITY_COUNT; i++)
-        set = set && putenv(identity.entries[i]) == 0;
+        set = set && (*identity.entries[i] == '\0' || putenv(identity.entries[i]) == 0);
     return set;
 }
 

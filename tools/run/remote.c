@@ -85,7 +85,8 @@ bool remote_script(const struct job *job, const struct rank *rank, char **text, 
     for (size_t i = 0; i < job->options->environment_count; i++)
         write_export(stream, job->options->environment[i]);
     for (int i = 0; i < IDENTITY_COUNT; i++)
-        write_export(stream, identity.entries[i]);
+        if (*identity.entries[i] != '\0')
+            write_export(stream, identity.entries[i]);
     fputs("unset SPARRING_SECRET_FILE\nexport SPARRING_SECRET_FD=3\n", stream);
     write_secret(stream, job->secret);
     fputs("exec 3<&0 </dev/null\ns=; command -v setsid >/dev/null 2>&1 && s=setsid\n$s", stream);
