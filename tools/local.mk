@@ -69,6 +69,8 @@ tools_sparring_perf_SOURCES = \
 	tools/perf/dense.c \
 	tools/perf/dense_check.c \
 	tools/perf/dense_check.h \
+	tools/perf/elastic.c \
+	tools/perf/elastic.h \
 	tools/perf/input.c \
 	tools/perf/input.h \
 	tools/perf/job.c \

@@ -322,6 +322,19 @@ static void what_a_codec_sends_is_summed_exactly(void **state)
     }
 }
 
+/* Rank 1 dies once; a run that was quicker than its death is right as well. */
+static void an_elastic_job_survives(void **state)
+{
+    (void)state;
+    run("$RUN -n 3 --restart 1 -- sh -c '[ -n \"$SPARRING_JOIN\" ] || [ $SPARRING_RANK != 1 ] ||"
+        " (sleep 0.3; kill -9 $$) & exec $PERF allreduce --elastic -b 256K -e 256K -n 1500'");
+    assert_int_equal(result.code, 0);
+    assert_has(result.output, "1500 iterations of 262144 bytes, 3 ranks, ");
+    assert_has(result.output, " 0 wrong, ");
+    run("$PERF barrier --elastic");
+    assert_int_equal(result.code, 2);
+}
+
 static void json_is_json(void **state)
 {
     (void)state;
@@ -457,6 +470,7 @@ int main(void)
         cmocka_unit_test(a_sparse_sum_is_exact_for_every_pattern),
         cmocka_unit_test(the_best_dense_row_stands_beside),
         cmocka_unit_test(what_a_codec_sends_is_summed_exactly),
+        cmocka_unit_test(an_elastic_job_survives),
         cmocka_unit_test(json_is_json),
         cmocka_unit_test(interfaces_count_what_the_transport_counts),
         cmocka_unit_test(a_trace_is_replayed),

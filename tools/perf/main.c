@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 
+#include "tools/perf/elastic.h"
 #include "tools/perf/sweep.h"
 
 int main(int argc, char **argv)
@@ -21,6 +22,8 @@ int main(int argc, char **argv)
     default:
         break;
     }
+    if (options.elastic)
+        return elastic_run(&options);
     done = job_open(&job, &options) && report_open(&report, &job) && sweep(&job, &report);
     done = report_close(&report, &job, done) && done;
     job_close(&job);

@@ -192,6 +192,13 @@ static const char *take_baseline(struct options *options, const char *value)
     return NULL;
 }
 
+static const char *take_elastic(struct options *options, const char *value)
+{
+    (void)value;
+    options->elastic = true;
+    return NULL;
+}
+
 static const char *take_json(struct options *options, const char *value)
 {
     options->json = value;
@@ -221,6 +228,8 @@ static const struct option_row {
     {"algo", 0, "NAME", take_algorithm, "auto, all, a name, or help for a list [auto]"},
     {"transport", 0, "LIST", take_transports, "auto, or a list of shm, uring, epoll [auto]"},
     {"seed", 0, "N", take_seed, "of the data [1]"},
+    {"elastic", 0, NULL, take_elastic,
+     "survive deaths: allreduce of one size, each sum checked;\nwith sparring-run --restart"},
     {NULL, 0, NULL, NULL, "Sparse and compressed"},
     {"density", 0, "LIST", take_densities, "parts of the elements that are sent [1%]"},
     {"codec", 0, "SPEC", take_codec,

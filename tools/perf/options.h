@@ -38,6 +38,7 @@ struct options {
     int iterations;  /* 0 = chosen by duration */
     int warmup;
     bool check;
+    bool elastic;
     spr_dtype dtype;
     spr_op op;              /* -1 until the collective is known */
     const char *algorithm;  /* "auto", "all" or a name */

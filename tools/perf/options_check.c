@@ -157,6 +157,10 @@ enum options_next options_complete(struct options *options, int words, char **wo
 #endif
     if (check_kind(options) != OPTIONS_RUN)
         return OPTIONS_WRONG;
+    if (options->elastic &&
+        (options->kind != KIND_ALLREDUCE || options->dtype != SPR_FP32 || options->op != SPR_SUM ||
+         options->begin_bytes != options->end_bytes || options->begin_bytes < sizeof(float)))
+        return options_wrong("--elastic is of allreduce of fp32, sum, of one size (-b and -e)");
     if (options->density_count == 0) {
         options->densities[0] = 0.01;
         options->density_count = 1;
