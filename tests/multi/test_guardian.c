@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,6 +27,7 @@ static struct spr_board_own own;
 static struct robust_list_head head;
 static struct robust_list nodes[SIZE];
 static int ready[2], leave[2]; /* pipes: rank -> test, test -> rank */
+static bool waits_for_more;    /* not all connections are there yet, and a child has the socket */
 
 static void *hold(void *arg)
 {
@@ -58,10 +60,16 @@ static _Noreturn void run_rank(int connection)
     }
     if (!spr_guardian_give(fd, connection, &words))
         _exit(4);
-    close(fd);
+    if (waits_for_more && fork() == 0) {
+        close(connection);
+        close(ready[1]);
+        _exit(read(leave[0], &byte, 1) != 0);
+    }
+    if (!waits_for_more)
+        close(fd);
     close(connection);
     /* The program has no child that it did not start. */
-    if (waitpid(-1, NULL, 0) >= 0 || write(ready[1], &byte, 1) != 1)
+    if ((!waits_for_more && waitpid(-1, NULL, 0) >= 0) || write(ready[1], &byte, 1) != 1)
         _exit(5);
     pthread_join(thread, NULL);
     _exit(0);
@@ -70,6 +78,7 @@ static _Noreturn void run_rank(int connection)
 /* Returns what the peer reads until the connection ends: that is when rank and guardian have. */
 static ssize_t end_rank(bool kill_it, struct spr_frame *words)
 {
+    const struct timeval patience = {.tv_sec = 60};
     int ends[2], status;
     char byte = 0;
     ssize_t n;
@@ -90,6 +99,7 @@ static ssize_t end_rank(bool kill_it, struct spr_frame *words)
         kill(pid, SIGKILL);
     else
         assert_int_equal(write(leave[1], &byte, 1), 1);
+    assert_int_equal(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
     n = recv(ends[0], words, sizeof *words, MSG_WAITALL);
     assert_int_equal(recv(ends[0], &byte, 1, 0), 0);
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -112,6 +122,17 @@ static void the_last_words_of_a_killed_rank_are_said(void **state)
         assert_int_equal(spr_frame_check(&words, &why), SPR_OK);
         assert_int_equal(words.arg, RANK);
     }
+}
+
+static void a_connection_that_does_not_come_up_delays_nobody(void **state)
+{
+    struct spr_frame words;
+
+    (void)state;
+    waits_for_more = true;
+    assert_int_equal(end_rank(true, &words), sizeof words);
+    assert_int_equal(words.arg, RANK);
+    waits_for_more = false;
 }
 
 static void nothing_is_said_of_a_rank_that_leaves(void **state)
@@ -139,6 +160,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_words_of_a_killed_rank_are_said),
+        cmocka_unit_test(a_connection_that_does_not_come_up_delays_nobody),
         cmocka_unit_test(nothing_is_said_of_a_rank_that_leaves),
         cmocka_unit_test(a_program_that_is_not_there_is_named),
     };

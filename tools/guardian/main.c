@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "transport/watch/board.h"
@@ -23,9 +24,21 @@ static int connections[SPR_GUARDIAN_MOST];
 static int count;
 static struct spr_frame last_words;
 
-/* Until the rank has sent them all and closes the socket. */
-static void take_connections(void)
+/* Has the rank died or left? Then *died says which. */
+static bool has_ended(const struct spr_board *board, uint32_t value, bool *died)
 {
+    *died = value & FUTEX_OWNER_DIED;
+    return *died || value == 0 || atomic_load(&board->state) == SPR_BOARD_LEFT;
+}
+
+/* Until the rank has sent them all and closes the socket, or has ended: one connection may never
+ * come up, and a child that it forked keeps the socket open. */
+static void take_connections(const struct spr_board *board)
+{
+    const struct timeval look = {.tv_usec = 20000};
+    bool died;
+
+    (void)setsockopt(SPR_GUARDIAN_SOCKET, SOL_SOCKET, SO_RCVTIMEO, &look, sizeof look);
     for (;;) {
         union {
             struct cmsghdr align;
@@ -39,8 +52,11 @@ static void take_connections(void)
         ssize_t n = recvmsg(SPR_GUARDIAN_SOCKET, &m, MSG_CMSG_CLOEXEC);
         struct cmsghdr *h;
 
-        if (n < 0 && errno == EINTR)
+        if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
+            if (has_ended(board, atomic_load(&board->slots[board->rank].word), &died))
+                return;
             continue;
+        }
         if (n != (ssize_t)sizeof last_words)
             return;
         h = CMSG_FIRSTHDR(&m);
@@ -73,10 +89,9 @@ static bool await_death(const struct spr_board *board)
 
     for (;;) {
         uint32_t value = atomic_load(word);
-        if (value == 0 || atomic_load(&board->state) == SPR_BOARD_LEFT)
-            return false;
-        if (value & FUTEX_OWNER_DIED)
-            return true;
+        bool died;
+        if (has_ended(board, value, &died))
+            return died;
         (void)syscall(SYS_futex, word, FUTEX_WAIT, value, NULL, NULL, 0);
     }
 }
@@ -101,7 +116,7 @@ int main(int argc, char **argv)
     board = map_board(strtoul(argv[1], NULL, 10));
     if (!board)
         return 1;
-    take_connections();
+    take_connections(board);
     close(SPR_GUARDIAN_SOCKET);
     if (await_death(board))
         for (int i = 0; i < count; i++)
