@@ -24,7 +24,10 @@
 
 static void on_failed(void *ctx, spr_status status, int rank, int told_by, const char *text)
 {
-    spr_comm_fail(ctx, status, rank, told_by, text);
+    const spr_comm *comm = ctx;
+
+    /* Who is blamed comes from the wire. */
+    spr_comm_fail(ctx, status, rank < comm->size ? rank : told_by, told_by, text);
 }
 
 static enum spr_operation_state state_of(void *ctx, uint32_t operation, uint64_t *descriptor)

@@ -79,8 +79,7 @@ spr_status spr_comm_shrink(spr_comm *comm, double patience_s, spr_shrink_info *i
                   "more of them than are left here; restart it"
                 : "rank %d: the ranks that are left did not agree in time; restart the job",
             rank);
-        if (comm->error.status)
-            snprintf(comm->error.text, sizeof comm->error.text, "%s", spr_thread_error()->text);
+        comm->error = *spr_thread_error(); /* what calls return from now on */
     }
     pthread_mutex_unlock(&comm->lock);
     if (status == SPR_OK && info)

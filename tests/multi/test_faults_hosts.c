@@ -88,6 +88,8 @@ static void run_rank(struct job *j, int rank, spr_comm *comm)
     end->size = spr_comm_size(comm);
     if (end->shrunk == SPR_OK)
         RANK_CHECK(one_round(comm, &enough) == SPR_OK);
+    else if (end->shrunk == SPR_ERR_EXPELLED) /* all calls say so from then on */
+        RANK_CHECK(spr_barrier(comm, NULL) == SPR_ERR_EXPELLED);
     atomic_fetch_add(&scene->failed, 1);
 }
 
