@@ -117,8 +117,9 @@ test_programs += \
 tests_multi_test_watch_SOURCES = tests/multi/test_watch.c $(job)
 test_programs += tests/multi/test_shrink
 tests_multi_test_shrink_SOURCES = tests/multi/test_shrink.c $(job)
+grow = tests/multi/grow.c tests/multi/grow.h $(job)
 test_programs += tests/multi/test_grow
-tests_multi_test_grow_SOURCES = tests/multi/test_grow.c $(job)
+tests_multi_test_grow_SOURCES = tests/multi/test_grow.c $(grow)
 test_programs += tests/multi/test_leaving
 tests_multi_test_leaving_SOURCES = tests/multi/test_leaving.c $(job)
 test_programs += tests/multi/test_matrix
@@ -133,6 +134,13 @@ faults = tests/multi/faults.c tests/multi/faults.h $(job)
 test_programs += tests/multi/test_faults_kill
 tests_multi_test_faults_kill_SOURCES = tests/multi/test_faults_kill.c $(faults)
 soak_programs += tests/multi/test_faults_kill
+test_programs += tests/multi/test_grow_faults
+tests_multi_test_grow_faults_SOURCES = \
+	tests/multi/faults.c \
+	tests/multi/faults.h \
+	tests/multi/test_grow_faults.c \
+	$(grow)
+soak_programs += tests/multi/test_grow_faults
 test_programs += tests/multi/test_sendrecv
 tests_multi_test_sendrecv_SOURCES = tests/multi/test_sendrecv.c $(job) $(reference)
 tests_multi_test_sendrecv_LDADD = $(LDADD) -lm

@@ -25,6 +25,7 @@
 
 void (*job_prepare)(struct job *job, int rank);
 const char *job_interface = "lo";
+const char *job_secret = "a secret of the test";
 
 const char *const job_transports[] = {
     "shm",
@@ -94,7 +95,6 @@ void job_renew(struct job *job)
 void job_options(struct job *job, int rank, spr_comm_options *options, spr_bootstrap *bootstrap)
 {
     struct ticket *t = calloc(1, sizeof *t);
-    static const char secret[] = "a secret of the test";
 
     t->job = job;
     t->rank = rank;
@@ -106,8 +106,8 @@ void job_options(struct job *job, int rank, spr_comm_options *options, spr_boots
     options->bootstrap = bootstrap;
     options->transports = job->transports;
     options->interface_name = job_interface;
-    options->secret = secret;
-    options->secret_bytes = sizeof secret;
+    options->secret = job_secret;
+    options->secret_bytes = job_secret ? strlen(job_secret) + 1 : 0;
 }
 
 _Noreturn void job_rank_failed(const char *file, int line, const char *condition)
@@ -117,6 +117,16 @@ _Noreturn void job_rank_failed(const char *file, int line, const char *condition
     _exit(99);
 }
 
+void job_alone(void)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    /* cmocka's handler would go on with the next test, in this process. */
+    signal(SIGSEGV, SIG_DFL);
+    signal(SIGBUS, SIG_DFL);
+    signal(SIGFPE, SIG_DFL);
+    signal(SIGILL, SIG_DFL);
+}
+
 static _Noreturn void run_rank(struct job *job, int rank,
                                void (*rank_main)(struct job *job, int rank, spr_comm *comm))
 {
@@ -124,12 +134,7 @@ static _Noreturn void run_rank(struct job *job, int rank,
     spr_bootstrap bootstrap;
     spr_comm *comm = NULL;
 
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    /* cmocka's handler would go on with the next test, in this process. */
-    signal(SIGSEGV, SIG_DFL);
-    signal(SIGBUS, SIG_DFL);
-    signal(SIGFPE, SIG_DFL);
-    signal(SIGILL, SIG_DFL);
+    job_alone();
     if (job_prepare)
         job_prepare(job, rank);
     job_options(job, rank, &options, &bootstrap);

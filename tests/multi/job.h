@@ -38,6 +38,8 @@ struct job {
 extern void (*job_prepare)(struct job *job, int rank);
 /* Where the ranks listen; stays set. */
 extern const char *job_interface; /* "lo" */
+/* What they share, with its final NUL; NULL: nothing. Stays set. */
+extern const char *job_secret;
 /* Start `size` ranks that run rank_main(job, rank, comm) over the given transports; comm is made
  * and destroyed around it. */
 void job_start(struct job *job, int size, const char *transports,
@@ -49,6 +51,8 @@ bool job_wait(struct job *job, double seconds);
 void job_expect_success(struct job *job, double seconds);
 /* In a rank: the options the communicator is made with, for tests that make their own. */
 void job_options(struct job *job, int rank, spr_comm_options *options, spr_bootstrap *bootstrap);
+/* In a process that was forked from a test: it ends with the test, and faults end it. */
+void job_alone(void);
 /* In a rank: nobody shall wait for it in an allgather of the bootstrap. */
 void job_break(struct job *job);
 /* In one rank while no other is in spr_comm_create: another communicator can be made. */
