@@ -23,8 +23,10 @@
 
 #include <cmocka.h>
 
+#include "tests/multi/faults.h"
 #include "tools/run/emulate.h"
 #include "tools/run/output.h"
+#include "transport/frame.h"
 
 static struct emulated_network network;
 
@@ -192,27 +194,61 @@ struct reset {
     enum network_connection which;
 };
 
+/* The data connection and the control connection to a host, when both are there. */
+static bool find_two(int fd, int peer, struct found two[2])
+{
+    struct found all[MOST_CONNECTIONS];
+    char text[EMULATED_ADDRESS_BYTES];
+    struct in_addr address;
+    int count = 0, n = list(fd, 1u << ESTABLISHED, all, MOST_CONNECTIONS);
+
+    emulated_address(peer, text);
+    for (int i = 0; i < n && inet_pton(AF_INET, text, &address) == 1; i++)
+        if (all[i].message.id.idiag_dst[0] == address.s_addr && count++ < 2)
+            two[count - 1] = all[i];
+    return count == 2;
+}
+
+/* The control connections come up beside the first collectives: a few heartbeats have to pass. */
+static bool await_two(void *arg)
+{
+    const int *peer = arg;
+    struct found first[2], now[2];
+    int fd = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+    bool found = false, moved = false;
+
+    for (int tries = 0; tries < 6000 && !moved; tries++, fault_pause_us(5000)) {
+        if (!find_two(fd, *peer, now))
+            continue;
+        if (!found)
+            memcpy(first, now, sizeof first);
+        found = true;
+        moved = now[0].bytes >= first[0].bytes + 2 * SPR_FRAME_BYTES &&
+                now[1].bytes >= first[1].bytes + 2 * SPR_FRAME_BYTES;
+    }
+    return moved;
+}
+
+void network_await(int hosts)
+{
+    for (int a = 0; a < hosts; a++)
+        for (int b = 0; b < a; b++)
+            do_at(a, await_two, &b);
+}
+
 /* The data is where the bytes are. */
 static bool reset_one(void *arg)
 {
     const struct reset *reset = arg;
-    struct found all[MOST_CONNECTIONS], *with[2];
-    int fd = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG), count = 0, n;
-    char text[EMULATED_ADDRESS_BYTES];
-    struct in_addr address;
+    struct found with[2];
+    int fd = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG), n;
 
-    emulated_address(reset->peer, text);
-    n = list(fd, 1u << ESTABLISHED, all, MOST_CONNECTIONS);
-    for (int i = 0; i < n && inet_pton(AF_INET, text, &address) == 1; i++)
-        if (all[i].message.id.idiag_dst[0] == address.s_addr && count++ < 2)
-            with[count - 1] = &all[i];
-    if (count != 2) {
-        fprintf(stderr, "%d of %d connections lead to host %d (%s)\n", count, n, reset->peer,
-                strerror(errno));
+    if (!find_two(fd, reset->peer, with)) {
+        fprintf(stderr, "not two connections lead to host %d\n", reset->peer);
         return false;
     }
-    n = (with[0]->bytes > with[1]->bytes) == (reset->which == NETWORK_DATA) ? 0 : 1;
-    if (destroy(fd, &with[n]->message))
+    n = (with[0].bytes > with[1].bytes) == (reset->which == NETWORK_DATA) ? 0 : 1;
+    if (destroy(fd, &with[n].message))
         return true;
     fprintf(stderr, "a connection cannot be reset: %s\n", strerror(errno));
     return false;

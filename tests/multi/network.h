@@ -31,6 +31,8 @@ void network_rate(int host, unsigned long long bits_s);
 enum network_connection { NETWORK_DATA, NETWORK_CONTROL };
 /* Is the kernel able to (CONFIG_INET_DIAG_DESTROY)? */
 bool network_can_reset(void);
+/* Wait until data and heartbeats move between all of the first `hosts` hosts, one rank on each. */
+void network_await(int hosts);
 /* Reset one of them; both ends learn of it. One rank per host. */
 void network_reset(int host, int peer, enum network_connection which);
 /* The power of a host fails: its processes end and its connections are forgotten, without a word

@@ -111,6 +111,7 @@ static void start(int ranks, const char *transport)
     job_start(&job, ranks, transport, run_rank, NULL);
     reach(&scene->ready, ranks);
     reach(&scene->rounds, 3);
+    network_await(ranks);
 }
 
 /* The job has ended, but for `dead` (a rank that was killed; -1 = none) in order, and nothing is
