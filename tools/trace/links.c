@@ -58,53 +58,93 @@ static int compare_rates(const void *left, const void *right)
     return (a->rate > b->rate) - (a->rate < b->rate);
 }
 
-/* The fastest payload from or to a rank, but for those of the slowest pair. */
-static double best_of(const struct pair *pairs, size_t count, int rank, bool all)
+enum { SENDS = 1, RECEIVES = 2 };
+
+/* A rank, or one direction of its port. */
+struct port {
+    int rank, ways, pairs; /* that carried payloads */
+    double rate;           /* of the fastest payload; -1: there was none */
+};
+
+/* The fastest payload of a rank, other than to or from one of its peers (-1: of all). */
+static struct port measure_port(const struct pair *pairs, size_t count, int rank, int ways,
+                                int without)
 {
-    double best = -1;
+    struct port port = {rank, ways, 0, -1};
 
     for (size_t i = 0; i < count; i++) {
         const struct pair *p = &pairs[i];
-        bool slowest = (p->from == pairs[0].from && p->to == pairs[0].to) ||
-                       (p->from == pairs[0].to && p->to == pairs[0].from);
-        if ((p->from == rank || p->to == rank) && (all || !slowest) && p->rate > best)
-            best = p->rate;
+        bool sends = (ways & SENDS) && p->from == rank && p->to != without;
+        bool receives = (ways & RECEIVES) && p->to == rank && p->from != without;
+        if (!sends && !receives)
+            continue;
+        port.pairs++;
+        port.rate = p->rate > port.rate ? p->rate : port.rate;
     }
-    return best;
+    return port;
 }
 
-/* Of the two ends of the slowest pair the one whose other links are slower. */
+/* Of the two ends of the slowest pair the one that is slower with its other peers, in the same
+ * direction: others tell a slow sender from a slow receiver. Where one has no others that way, in
+ * both directions. */
 static int blame(const struct pair *pairs, size_t count)
 {
-    double from = best_of(pairs, count, pairs[0].from, false);
-    double to = best_of(pairs, count, pairs[0].to, false);
+    int from = pairs[0].from, to = pairs[0].to;
+    struct port sender = measure_port(pairs, count, from, SENDS, to);
+    struct port receiver = measure_port(pairs, count, to, RECEIVES, from);
 
-    return to >= 0 && to < from ? pairs[0].to : pairs[0].from;
+    if (sender.pairs == 0 || receiver.pairs == 0) {
+        sender = measure_port(pairs, count, from, SENDS | RECEIVES, to);
+        receiver = measure_port(pairs, count, to, SENDS | RECEIVES, from);
+    }
+    return receiver.rate >= 0 && receiver.rate < sender.rate ? to : from;
 }
 
-/* A slow host or port: the best link of one rank against the median of the ranks. */
+static int compare_ports(const void *left, const void *right)
+{
+    const struct port *a = left, *b = right;
+
+    return (a->rate > b->rate) - (a->rate < b->rate);
+}
+
+/* Is one of those that served at least so many pairs far slower than the median? */
+static bool slow_port(struct port *ports, size_t used, int least, struct slow_link *slow)
+{
+    size_t i = 0;
+
+    qsort(ports, used, sizeof *ports, compare_ports);
+    while (i < used && ports[i].pairs < least)
+        i++;
+    if (used < 3 || i == used || ports[i].rate * 4 >= ports[used / 2].rate)
+        return false;
+    slow->rate = ports[i].rate;
+    slow->others = ports[used / 2].rate;
+    slow->culprit = ports[i].rank;
+    slow->sends = ports[i].ways & SENDS;
+    slow->receives = ports[i].ways & RECEIVES;
+    return true;
+}
+
+/* A slow host, or its port in both directions or in one: in one, a port that served a single pair
+ * is no more than that pair, and its other end as likely the cause. */
 static bool slow_rank(const struct pair *pairs, size_t count, int size, struct slow_link *slow)
 {
-    struct pair *ranks = calloc((size_t)size, sizeof *ranks);
-    int used = 0;
+    struct port *ports = calloc(2 * (size_t)size, sizeof *ports);
+    size_t used = 0;
     bool found = false;
 
-    for (int r = 0; ranks && r < size; r++) {
-        ranks[used] = (struct pair){r, r, best_of(pairs, count, r, true)};
-        used += ranks[used].rate >= 0;
+    for (int r = 0; ports && r < size; r++) {
+        ports[used] = measure_port(pairs, count, r, SENDS | RECEIVES, -1);
+        used += ports[used].pairs > 0;
     }
-    if (used > 2) {
-        qsort(ranks, (size_t)used, sizeof *ranks, compare_rates);
-        found = ranks[0].rate * 4 < ranks[used / 2].rate;
+    found = ports && slow_port(ports, used, 1, slow);
+    used = 0;
+    for (int i = 0; ports && !found && i < 2 * size; i++) {
+        ports[used] = measure_port(pairs, count, i / 2, i % 2 ? RECEIVES : SENDS, -1);
+        used += ports[used].pairs > 0;
     }
-    if (found) {
-        *slow = (struct slow_link){.rate = ranks[0].rate,
-                                   .others = ranks[used / 2].rate,
-                                   .pairs = count,
-                                   .culprit = ranks[0].from,
-                                   .whole = true};
-    }
-    free(ranks);
+    found = found || (ports && slow_port(ports, used, 2, slow));
+    free(ports);
     return found;
 }
 

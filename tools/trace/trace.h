@@ -89,15 +89,15 @@ void trace_processes(struct trace_set *set, const char *directory);
 /* "was killed by signal 9 (Killed)" */
 void process_text(const struct process *process, char *text, size_t bytes);
 
-/* links.c: the rank whose links together, or the pair of ranks over which an operation's payloads
- * came slowest. */
+/* links.c: the rank from or to which, or the pair of ranks over which an operation's payloads came
+ * slowest. */
 struct slow_link {
-    int from, to;  /* the pair, unless `whole` */
-    double rate;   /* bytes/s of the fastest payload */
-    double others; /* the median of the other ranks or pairs */
-    size_t pairs;  /* that carried anything */
-    int culprit;   /* of a pair the end whose other links are slow too, else the sender */
-    bool whole;    /* all links of the culprit */
+    int from, to;         /* the pair, unless `sends` or `receives` */
+    double rate;          /* bytes/s of the fastest payload */
+    double others;        /* the median of all ranks, ports or pairs */
+    size_t pairs;         /* that carried anything */
+    int culprit;          /* of a pair the end whose other links are slow too, else the sender */
+    bool sends, receives; /* all links of the culprit, in this direction */
 };
 /* False: nothing was under way, or it was not slower than a quarter of the others. */
 bool trace_slow_link(const struct trace_set *set, uint32_t operation, uint64_t until_ns,

@@ -228,10 +228,13 @@ static bool slow_link(const struct verdict *v)
         return false;
     scene_rank(s, slow.culprit, who, sizeof who);
     trace_operation_name(s->set, s->front, name, sizeof name);
-    if (slow.whole)
+    if (slow.sends || slow.receives)
         snprintf(v->line, TRACE_TEXT_BYTES,
-                 "%s: slow link in %s: its fastest payload made %.3g MB/s, the median is %.3g MB/s",
-                 who, name, slow.rate / 1e6, slow.others / 1e6);
+                 "%s: slow link in %s: %s made %.3g MB/s, the median is %.3g MB/s", who, name,
+                 !slow.receives ? "the fastest payload from it"
+                 : !slow.sends  ? "the fastest payload to it"
+                                : "its fastest payload",
+                 slow.rate / 1e6, slow.others / 1e6);
     else
         snprintf(v->line, TRACE_TEXT_BYTES,
                  "%s: slow link in %s: rank %d to rank %d made %.3g MB/s at best, the median is "

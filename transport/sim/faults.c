@@ -40,13 +40,30 @@ void spr_sim_pause(struct spr_sim *sim, int rank, uint64_t from_ns, uint64_t unt
 
 void spr_sim_slow(struct spr_sim *sim, int rank, double bandwidth, uint64_t from_ns)
 {
-    sim->ranks[rank].slow_bandwidth = bandwidth;
+    sim->ranks[rank].slow_out = sim->ranks[rank].slow_in = bandwidth;
     sim->ranks[rank].slow_from_ns = from_ns;
 }
 
-double spr_sim_bandwidth(const struct spr_sim_rank *r)
+void spr_sim_slow_out(struct spr_sim *sim, int rank, double bandwidth, uint64_t from_ns)
 {
-    return spr_sim_now_ns(r->sim) >= r->slow_from_ns ? r->slow_bandwidth : r->bandwidth;
+    spr_sim_slow(sim, rank, bandwidth, from_ns);
+    sim->ranks[rank].slow_in = sim->ranks[rank].bandwidth;
+}
+
+void spr_sim_slow_in(struct spr_sim *sim, int rank, double bandwidth, uint64_t from_ns)
+{
+    spr_sim_slow(sim, rank, bandwidth, from_ns);
+    sim->ranks[rank].slow_out = sim->ranks[rank].bandwidth;
+}
+
+double spr_sim_bandwidth_out(const struct spr_sim_rank *r)
+{
+    return spr_sim_now_ns(r->sim) >= r->slow_from_ns ? r->slow_out : r->bandwidth;
+}
+
+double spr_sim_bandwidth_in(const struct spr_sim_rank *r)
+{
+    return spr_sim_now_ns(r->sim) >= r->slow_from_ns ? r->slow_in : r->bandwidth;
 }
 
 void spr_sim_late_sent(struct spr_sim *sim, int rank, double late_s)

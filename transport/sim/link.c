@@ -39,11 +39,36 @@ static spr_status sim_connect(struct spr_transport *t, int peer, const struct sp
 
 /* Sending -------------------------------------------------------------------------------------- */
 
-static uint64_t transfer_ns(const struct spr_sim_rank *r, uint64_t bytes)
+static uint64_t transfer_ns(double bandwidth, uint64_t bytes)
 {
-    double bandwidth = spr_sim_bandwidth(r);
-
     return bandwidth > 0 ? (uint64_t)((double)bytes * 8e9 / bandwidth) : 0;
+}
+
+/* When the receiver's port has taken in a frame whose first bytes are there at `begin`: it does in
+ * the first gap that is long enough. What leaves another port later is not waited for. */
+static uint64_t take_in(struct spr_sim_rank *to, uint64_t begin, uint64_t transfer)
+{
+    size_t past = 0, at;
+
+    if (transfer == 0)
+        return begin;
+    while (past < to->in_count && to->in[past].end_ns <= spr_sim_now_ns(to->sim))
+        past++;
+    to->in_count -= past;
+    if (to->in_count == to->in_capacity) {
+        to->in_capacity = to->in_capacity ? 2 * to->in_capacity : 16;
+        to->in = realloc(to->in, to->in_capacity * sizeof *to->in);
+        if (!to->in)
+            abort();
+    }
+    memmove(to->in, to->in + past, to->in_count * sizeof *to->in);
+    for (at = 0; at < to->in_count && to->in[at].begin_ns < begin + transfer; at++)
+        if (to->in[at].end_ns > begin)
+            begin = to->in[at].end_ns;
+    memmove(to->in + at + 1, to->in + at, (to->in_count - at) * sizeof *to->in);
+    to->in[at] = (struct spr_sim_busy){begin, begin + transfer};
+    to->in_count++;
+    return begin + transfer;
 }
 
 /* When a frame that leaves now arrives; moves both ports on. */
@@ -53,12 +78,13 @@ static uint64_t arrival_ns(struct spr_sim_rank *from, struct spr_sim_rank *to,
     struct spr_sim *sim = from->sim;
     uint64_t now = spr_sim_now_ns(sim), arrival;
     uint64_t start = now > from->out_free_ns ? now : from->out_free_ns;
+    uint64_t out = transfer_ns(spr_sim_bandwidth_out(from), bytes);
+    uint64_t in = transfer_ns(spr_sim_bandwidth_in(to), bytes);
 
-    from->out_free_ns = *left_ns = start + transfer_ns(from, bytes);
-    arrival = *left_ns + (uint64_t)(sim->options.latency_s * 1e9);
-    if (arrival < to->in_free_ns + transfer_ns(to, bytes))
-        arrival = to->in_free_ns + transfer_ns(to, bytes);
-    to->in_free_ns = arrival;
+    from->out_free_ns = *left_ns = start + out;
+    /* Taken in as it leaves, and no faster than that. */
+    arrival =
+        take_in(to, *left_ns + (uint64_t)(sim->options.latency_s * 1e9) - spr_min_u64(in, out), in);
     /* Behind the port, so that one late frame does not hold up those of other links. */
     if (sim->options.jitter_s > 0)
         arrival += (uint64_t)(spr_rng_double(&sim->rng) * sim->options.jitter_s * 1e9);
@@ -112,7 +138,9 @@ static void sim_send(struct spr_link *link, struct spr_tx *tx)
     r->transport.params.counters->sent_frames++;
     l->frames++;
     if (!lost && !to->closed)
-        fly(r, to, l, tx, arrival - spr_min_u64(transfer_ns(to, bytes), arrival - previous - 1),
+        fly(r, to, l, tx,
+            arrival -
+                spr_min_u64(transfer_ns(spr_sim_bandwidth_in(to), bytes), arrival - previous - 1),
             arrival);
 }
 

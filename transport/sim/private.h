@@ -55,6 +55,11 @@ struct spr_sim_link {
     bool vanished; /* frames have */
 };
 
+/* A port takes a frame in. */
+struct spr_sim_busy {
+    uint64_t begin_ns, end_ns;
+};
+
 struct spr_sim_rank {
     struct spr_transport transport;
     struct spr_sim *sim;
@@ -62,9 +67,11 @@ struct spr_sim_rank {
     bool opened, closed;
     uint64_t kill_ns, pause_from_ns, pause_until_ns;
     uint64_t slow_from_ns;
-    double bandwidth, slow_bandwidth;
-    double late_s;                    /* "sent" comes up to this late */
-    uint64_t out_free_ns, in_free_ns; /* the port is busy until then */
+    double bandwidth, slow_out, slow_in;
+    double late_s;           /* "sent" comes up to this late */
+    uint64_t out_free_ns;    /* the port sends until then */
+    struct spr_sim_busy *in; /* ... and takes in what is under way: sorted, apart */
+    size_t in_count, in_capacity;
     uint64_t sent_bytes;
     struct spr_sim_link *links; /* [ranks] */
     struct spr_list borrowed;
@@ -103,8 +110,9 @@ void spr_sim_return_unsent(struct spr_sim_rank *r, struct spr_sim_link *l);
 
 /* Has silence begun on the way from one rank to another? */
 bool spr_sim_is_silent(const struct spr_sim *sim, int from, int to, uint64_t at_ns);
-/* Bandwidth of the rank's port now. */
-double spr_sim_bandwidth(const struct spr_sim_rank *r);
+/* Bandwidth of the rank's port now, in one direction. */
+double spr_sim_bandwidth_out(const struct spr_sim_rank *r);
+double spr_sim_bandwidth_in(const struct spr_sim_rank *r);
 /* A frame on its way, as its two events; `head` has only the header. */
 void spr_sim_damage(struct spr_sim *sim, struct spr_sim_link *l, struct spr_sim_rank *to,
                     struct spr_sim_event *head, struct spr_sim_event *e);

@@ -159,6 +159,7 @@ void spr_sim_destroy(struct spr_sim *sim)
             if (r->links[k].replay)
                 spr_sim_event_free(r->links[k].replay);
         free(r->heap);
+        free(r->in);
         free(r->links);
     }
     free(sim->ranks);

@@ -57,8 +57,10 @@ void spr_sim_kill(struct spr_sim *sim, int rank, uint64_t at_ns);
 /* The rank runs again, to be taken down in order; what others were told stays. */
 void spr_sim_revive(struct spr_sim *sim, int rank);
 void spr_sim_pause(struct spr_sim *sim, int rank, uint64_t from_ns, uint64_t until_ns);
-/* Its port has another bandwidth from then on. */
+/* Its port has another bandwidth from then on; for sending only; for receiving only. */
 void spr_sim_slow(struct spr_sim *sim, int rank, double bandwidth, uint64_t from_ns);
+void spr_sim_slow_out(struct spr_sim *sim, int rank, double bandwidth, uint64_t from_ns);
+void spr_sim_slow_in(struct spr_sim *sim, int rank, double bandwidth, uint64_t from_ns);
 /* "Sent" comes up to late_s after the frame has left, not in order. */
 void spr_sim_late_sent(struct spr_sim *sim, int rank, double late_s);
 /* Frames that leave between the two times take longer. */
