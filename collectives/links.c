@@ -159,6 +159,13 @@ spr_status spr_comm_open_transports(spr_comm *comm, struct spr_error *error)
     return status;
 }
 
+static bool has_crc(const spr_comm *comm, const struct spr_peer_info *mine,
+                    const struct spr_peer_info *peer)
+{
+    return comm->options.crc == SPR_CRC_AUTO ? !spr_peer_same_host(mine, peer)
+                                             : comm->options.crc == SPR_CRC_YES;
+}
+
 static spr_status connect_peer(spr_comm *comm, int peer, struct spr_error *error)
 {
     const struct spr_peer_info *mine = &comm->peers[comm->rank], *info = &comm->peers[peer];
@@ -174,7 +181,7 @@ static spr_status connect_peer(spr_comm *comm, int peer, struct spr_error *error
             status = t->ops->connect(t, peer, info, &link, error);
             if (status == SPR_OK)
                 spr_channel_attach(&comm->channel, link,
-                                   known[k].id != SPR_T_SHM && comm->options.crc);
+                                   known[k].id != SPR_T_SHM && has_crc(comm, mine, info));
             return status;
         }
     }

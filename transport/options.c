@@ -2,6 +2,7 @@
 #include "transport/options.h"
 
 static const char *const progress_choices[] = {"thread", "caller", NULL};
+static const char *const crc_choices[] = {"no", "yes", "auto", NULL};
 
 #ifndef SPR_PKGLIBEXECDIR
 #define SPR_PKGLIBEXECDIR "/usr/local/libexec/sparring"
@@ -25,7 +26,8 @@ const struct spr_opt spr_options_table[] = {
      NULL, 1e-3, 1e6},
     {"insecure", "no", "listen beyond loopback although the job has no secret", SPR_OPT_BOOL,
      FIELD(insecure), NULL, 0, 0},
-    {"crc", "yes", "checksum of every payload on TCP", SPR_OPT_BOOL, FIELD(crc), NULL, 0, 0},
+    {"crc", "auto", "checksum of every payload on TCP; auto: between hosts only", SPR_OPT_ENUM,
+     FIELD(crc), crc_choices, 0, 0},
     {"check_finite", "no", "fail when an input has a NaN or an infinity, with its rank and index",
      SPR_OPT_BOOL, FIELD(check_finite), NULL, 0, 0},
     {"eager", "8K", "messages up to this size are sent without waiting for a grant", SPR_OPT_SIZE,

@@ -10,6 +10,9 @@
 
 #include "base/opt.h"
 
+/* auto: not inside a host, where the bytes never leave memory. */
+enum { SPR_CRC_NO, SPR_CRC_YES, SPR_CRC_AUTO };
+
 struct spr_options {
     char *transports;     /* "auto" or a list of names */
     char *interface_name; /* "" = choose */
@@ -19,7 +22,7 @@ struct spr_options {
     double suspect_s, expel_s; /* no heartbeat */
     char *guardian;            /* program; "" = none */
     bool insecure;             /* listen beyond loopback without a secret */
-    bool crc;                  /* payload CRC on TCP */
+    int crc;                   /* payload CRC on TCP: SPR_CRC_... */
     size_t eager_bytes;        /* messages up to this are sent without a grant */
     size_t eager_window;       /* unconsumed eager bytes per link */
     bool check_finite;         /* inputs must be finite */

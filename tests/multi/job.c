@@ -152,6 +152,8 @@ void job_start(struct job *job, int size, const char *transports,
 {
     size_t bytes = sizeof(struct job_exchange);
 
+    /* Ranks of one host would do without. */
+    setenv("SPARRING_CRC", "yes", 0);
     memset(job, 0, sizeof *job);
     job->size = size;
     job->transports = transports;
