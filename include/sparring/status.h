@@ -19,7 +19,7 @@ enum {
     SPR_IN_PROGRESS = 1, /* not an error: the request runs on */
 
     /* The call is refused, or the request is lost. The communicator works on, unless a collective
-     * under way ends with one of these other than MISMATCH: that revokes it. */
+     * under way ends with one of these other than MISMATCH and TOO_SMALL: that revokes it. */
     SPR_ERR_INVALID = -1,     /* an argument is wrong; nothing was changed */
     SPR_ERR_UNSUPPORTED = -2, /* valid, but not built in or not possible here */
     SPR_ERR_NOMEM = -3,       /* memory could not be had */
