@@ -60,8 +60,10 @@ transport_libspr_transport_la_SOURCES += \
 	transport/watch/board.h \
 	transport/watch/guardian.c \
 	transport/watch/guardian.h \
+	transport/watch/look.c \
 	transport/watch/mesh.c \
 	transport/watch/mesh.h \
+	transport/watch/private.h \
 	transport/watch/watch.c \
 	transport/watch/watch.h
 
