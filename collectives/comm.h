@@ -81,6 +81,10 @@ struct spr_comm {
     struct spr_past *past;    /* [SPR_PAST] operations posted lately */
     struct spr_membership *membership;
     uint32_t next_operation;
+    /* Of the last spr_comm_grow() on it, or that made it: from the first up to before `grow_end`.
+     * They are none of the caller's. */
+    uint32_t grow_first, grow_end;
+    uint32_t hidden;         /* number of the last operation of the growth that made it; 0: none */
     struct spr_outcome done; /* operations that have ended here, and not by a failure of all */
     struct spr_list codecs;  /* whose last step may be taken back */
     uint64_t next_timer_ns;

@@ -238,7 +238,11 @@ spr_status spr_comm_grow(spr_comm *comm, const spr_grow_options *options, spr_co
     status = check(comm, options, grown);
     if (status)
         return status;
+    if (comm)
+        comm->grow_first = comm->grow_end = comm->next_operation;
     status = comm ? grow_member(&g) : grow_newcomer(&g);
+    if (comm)
+        comm->grow_end = comm->next_operation;
     if (g.met && comm && status)
         spr_meeting_refuse(&g.meeting, status, cause.rank, cause.text);
     if (g.met)

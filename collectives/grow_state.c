@@ -166,8 +166,13 @@ spr_status spr_growth_vote(struct spr_growth *g, spr_status mine)
 spr_status spr_growth_go(struct spr_growth *g)
 {
     int32_t go = 1;
-    spr_status status = spr_growth_broadcast(g, g->comm, &go, 1, 0);
+    spr_status status;
 
+    /* The same number on all, whether it succeeds or not. */
+    g->comm->hidden = g->comm->next_operation;
+    g->comm->grow_first = 1;
+    g->comm->grow_end = g->comm->hidden + 1;
+    status = spr_growth_broadcast(g, g->comm, &go, 1, 0);
     if (status == SPR_OK || g->old)
         return status;
     /* Somebody was lost before this newcomer knew. Members that count on the new communicator

@@ -182,7 +182,9 @@ static void enter(spr_comm *comm, const struct view *next)
     v->first_operation = next->first_operation;
     v->common = next->common;
     memcpy(v->out, next->out, sizeof v->out);
-    m->redo += spr_outcome_surplus(&comm->done, &v->common);
+    m->redo +=
+        spr_outcome_surplus(&comm->done, &v->common) -
+        spr_outcome_surplus_between(&comm->done, &v->common, comm->grow_first, comm->grow_end);
     spr_outcome_revoke(comm, &v->common);
     for (int i = 0; i < comm->world; i++) {
         m->rank_of[i] = has(v->out, i) ? -1 : size;

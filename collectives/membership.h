@@ -51,7 +51,8 @@ spr_status spr_membership_step(spr_comm *comm);
 void spr_membership_end(spr_comm *comm);
 /* A VIEW frame arrived. */
 void spr_membership_view(spr_comm *comm, int peer, const void *data, size_t bytes);
-/* Since begin(): how many operations were completed here and are not complete everywhere. */
+/* Since begin(): how many of the caller's operations were completed here and are not complete
+ * everywhere. */
 int spr_membership_redo(const spr_comm *comm);
 /* When this epoch began: the operations of earlier ones that are complete on all its members. */
 const struct spr_outcome *spr_membership_common(const spr_comm *comm);

@@ -75,6 +75,16 @@ int spr_outcome_surplus(const struct spr_outcome *own, const struct spr_outcome 
     return surplus < 0 ? 0 : surplus > INT_MAX ? INT_MAX : (int)surplus;
 }
 
+int spr_outcome_surplus_between(const struct spr_outcome *own, const struct spr_outcome *common,
+                                uint32_t first, uint32_t end)
+{
+    int n = 0;
+
+    for (uint32_t operation = first; operation != end; operation++)
+        n += spr_outcome_has(own, operation) && !spr_outcome_has(common, operation);
+    return n;
+}
+
 /* Codecs --------------------------------------------------------------------------------------- */
 
 static void unlink_codec(struct spr_codec_keeper *keeper)

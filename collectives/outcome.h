@@ -40,6 +40,9 @@ void spr_outcome_add(struct spr_outcome *o, uint32_t operation);
 void spr_outcome_intersect(struct spr_outcome *o, const struct spr_outcome *other);
 /* How many are in `own` and not in `common`, which is a subset of it. */
 int spr_outcome_surplus(const struct spr_outcome *own, const struct spr_outcome *common);
+/* How many of these are at least `first` and less than `end`. */
+int spr_outcome_surplus_between(const struct spr_outcome *own, const struct spr_outcome *common,
+                                uint32_t first, uint32_t end);
 
 /* A step of this codec was committed with `operation`. Under the lock, like those below. */
 void spr_outcome_committed(struct spr_comm *comm, spr_codec *codec, uint32_t operation);

@@ -45,6 +45,7 @@ static spr_status run(spr_comm *comm, uint64_t patience_ns)
 spr_status spr_comm_shrink(spr_comm *comm, double patience_s, spr_shrink_info *info)
 {
     spr_shrink_info result = SPR_SHRINK_INFO_INIT;
+    uint32_t completed;
     int before, rank;
     spr_status status;
 
@@ -67,7 +68,8 @@ spr_status spr_comm_shrink(spr_comm *comm, double patience_s, spr_shrink_info *i
         result.epoch = comm->channel.epoch;
         result.lost = before - comm->size;
         result.redo = spr_membership_redo(comm);
-        result.last_operation = spr_membership_common(comm)->completed;
+        completed = spr_membership_common(comm)->completed;
+        result.last_operation = completed > comm->hidden ? completed - comm->hidden : 0;
         spr_info(SPR_SUB_COLL, "rank %d of %d is rank %d of %d in epoch %u", rank, before,
                  comm->rank, comm->size, result.epoch);
     } else {

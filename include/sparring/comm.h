@@ -85,12 +85,13 @@ typedef struct spr_shrink_info {
     size_t struct_size; /* sizeof(spr_shrink_info) */
     uint32_t epoch;     /* of the communicator: 1 at first, one more with every shrink or grow */
     int lost;           /* ranks that are no longer there */
-    /* Operations are counted from 1 in the order of posting. All ranks that are left have the
-     * result of every operation up to this one that did not fail before. */
+    /* Operations are counted from 1 in the order of posting; those of a spr_comm_grow() that failed
+     * count, those that made this communicator do not. All ranks that are left have the result of
+     * every operation up to this one that did not fail before. */
     uint32_t last_operation;
-    /* How many later ones this rank has a result of, which others that are left have not. More than
-     * 0: do not apply these, or restore the model from a rank on which it is 0; codecs have taken
-     * back what they sent in them. */
+    /* How many later ones of the caller this rank has a result of, which others that are left have
+     * not. More than 0: do not apply these, or restore the model from a rank on which it is 0;
+     * codecs have taken back what they sent in them. */
     int redo;
 } spr_shrink_info;
 

@@ -122,6 +122,7 @@ static void lose_a_member(struct job *job, int rank, spr_comm *comm)
 {
     spr_grow_options options = grow_options();
     int victim = *(const int *)job->arg;
+    spr_shrink_info info = SPR_SHRINK_INFO_INIT;
     spr_comm *grown = NULL;
     spr_status status;
 
@@ -134,7 +135,8 @@ static void lose_a_member(struct job *job, int rank, spr_comm *comm)
         fprintf(stderr, "member %d: %s: %s\n", rank, spr_status_name(status), spr_last_error(NULL));
         _exit(1);
     }
-    RANK_CHECK(spr_comm_shrink(comm, 5, NULL) == SPR_OK && spr_comm_size(comm) == 2);
+    RANK_CHECK(spr_comm_shrink(comm, 5, &info) == SPR_OK && spr_comm_size(comm) == 2);
+    RANK_CHECK(info.redo == 0);
     grow_meet(job, 0, 3);
     options.newcomers = 2;
     grown = grow_members(comm, &options);
@@ -159,6 +161,65 @@ static void a_member_dies_while_it_waits(void **state)
         assert_true(job_wait(&job, GROW_SECONDS));
         for (int r = 0; r < 3; r++)
             assert_int_equal(job.codes[r], r == victim ? 128 + SIGKILL : 0);
+    }
+}
+
+/* ---- Only the caller's operations count ---- */
+
+/* Sum with those who are there; shrink as often as it takes. */
+static void go_on(spr_comm *comm)
+{
+    float x = 1, sum;
+
+    while (spr_allreduce(comm, &x, &sum, 1, SPR_FP32, SPR_SUM, NULL) != SPR_OK)
+        RANK_CHECK(spr_comm_shrink(comm, 5, NULL) == SPR_OK);
+}
+
+/* Rank 0 has said "go", others may not have heard it. */
+static void shrink_at_once(struct job *job, int rank, spr_comm *comm)
+{
+    spr_shrink_info info = SPR_SHRINK_INFO_INIT;
+    spr_grow_options options = grow_options();
+    spr_comm *grown = grow_members(comm, &options);
+    float x = 1, sum;
+
+    (void)job;
+    RANK_CHECK(spr_comm_shrink(grown, 5, &info) == SPR_OK);
+    if (info.redo != 0 || info.last_operation != 0 || info.lost != 0) {
+        fprintf(stderr, "rank %d: redo %d, last operation %u, %d lost\n", rank, info.redo,
+                info.last_operation, info.lost);
+        _exit(1);
+    }
+    for (int i = 0; i < 3; i++)
+        RANK_CHECK(spr_allreduce(grown, &x, &sum, 1, SPR_FP32, SPR_SUM, NULL) == SPR_OK &&
+                   sum == 4);
+    grow_leave(comm, grown);
+}
+
+static void join_and_go_on(void *arg)
+{
+    struct newcomer how = {.transports = arg};
+    spr_comm *comm = grow_join(&how, &(struct taken){NULL, 0});
+    float x = 1, sum;
+
+    go_on(comm);
+    for (int i = 0; i < 2; i++)
+        RANK_CHECK(spr_allreduce(comm, &x, &sum, 1, SPR_FP32, SPR_SUM, NULL) == SPR_OK);
+    grow_check_sums(comm);
+    spr_comm_destroy(comm);
+}
+
+static void a_grown_communicator_counts_from_its_first_operation(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < job_transport_count; t++) {
+        char transport[16];
+        struct job job;
+        snprintf(transport, sizeof transport, "%s", job_transports[t]);
+        grow_choose_place();
+        job_start(&job, 3, transport, shrink_at_once, NULL);
+        assert_int_equal(grow_end_of(grow_fork(join_and_go_on, transport)), 0);
+        job_expect_success(&job, GROW_SECONDS);
     }
 }
 
@@ -243,15 +304,6 @@ struct moment {
 };
 
 enum { OUTCOME = 100 }; /* in the shared memory: of each member */
-
-/* Sum with those who are there; shrink as often as it takes. */
-static void go_on(spr_comm *comm)
-{
-    float x = 1, sum;
-
-    while (spr_allreduce(comm, &x, &sum, 1, SPR_FP32, SPR_SUM, NULL) != SPR_OK)
-        RANK_CHECK(spr_comm_shrink(comm, 5, NULL) == SPR_OK);
-}
 
 static void grow_or_not(struct job *job, int rank, spr_comm *comm)
 {
@@ -344,6 +396,7 @@ int main(void)
         cmocka_unit_test(a_newcomer_that_does_not_take_the_state),
         cmocka_unit_test(a_newcomer_dies_in_the_middle),
         cmocka_unit_test(a_member_dies_while_it_waits),
+        cmocka_unit_test(a_grown_communicator_counts_from_its_first_operation),
         cmocka_unit_test(who_was_expelled_stays_out),
         cmocka_unit_test(all_members_have_the_same_outcome),
     };
