@@ -169,6 +169,12 @@ static void a_clean_end_leaves_nothing(void **state)
     assert_int_equal(run("$RUN -n 2 -- sh -c 'ls -ld $SPARRING_TRACE_DIR; exit 5'"), 5);
     assert_has(output, "drwx------");
     assert_int_equal(entries(dir), 0);
+    /* Not even when its keeper, the child of the process that the user sees, is killed. */
+    assert_int_equal(run("$RUN -n 2 -- sleep 50 & p=$!; sleep 0.4;"
+                         " kill -9 $(cat /proc/$p/task/$p/children); wait $p"),
+                     137);
+    assert_has(error, "the keeper of the ranks (pid ");
+    assert_int_equal(entries(dir), 0);
 }
 
 /* sparring-run says it, and sparring-trace says the same afterwards. `what`: for fnmatch(3). */

@@ -172,8 +172,7 @@ int front_run(const struct options *options)
     say("the keeper of the ranks (pid %d) was killed by signal %d (%s)", (int)front.keeper,
         WTERMSIG(status), strsignal(WTERMSIG(status)));
     clear_up();
-    if (recorder_directory() != NULL)
-        say("the last events of the ranks are in %s, see sparring-trace(1)", recorder_directory());
+    recorder_abandon();
     say_flush();
     return 128 + WTERMSIG(status);
 }

@@ -196,6 +196,16 @@ static bool explain(const struct job *job)
     return true;
 }
 
+void recorder_abandon(void)
+{
+    if (recorder.path[0] == '\0')
+        return;
+    /* Empty when no rank came as far as a communicator. */
+    if (recorder.mine && rmdir(recorder.path) == 0)
+        return;
+    say("the last events of the ranks are in %s, see sparring-trace(1)", recorder.path);
+}
+
 void recorder_close(const struct job *job)
 {
     bool failed = job->failed || job->code != 0;

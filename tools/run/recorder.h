@@ -21,6 +21,8 @@ const char *recorder_directory(void);
 void recorder_look(const struct job *job, bool ending);
 /* A rank ended by itself. */
 void recorder_ended(const struct rank *rank, int wait_status);
+/* Nobody knows how the ranks ended: what they have left is kept and named. */
+void recorder_abandon(void);
 /* All processes are gone. */
 void recorder_close(const struct job *job);
 
