@@ -184,7 +184,7 @@ static void look_for_disputes(spr_request *rq, uint64_t now)
 void spr_comm_check_deadlines(spr_comm *comm, uint64_t now)
 {
     struct spr_list *it;
-    char ranks[128], reason[96], text[256];
+    char ranks[128], reason[96], text[288];
     int first;
 
     spr_list_for_each(it, &comm->running)

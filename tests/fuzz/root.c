@@ -60,10 +60,10 @@ static void open_server(void)
     spr_list_init(&s->half);
     s->listen_fd = -1;
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    s->conns = spr_calloc((size_t)root.key.size, sizeof *s->conns);
+    s->conns = spr_calloc((size_t)root.size, sizeof *s->conns);
     FUZZ_CHECK(s->epoll_fd >= 0 && s->conns);
-    s->connected = root.key.size - 1;
-    for (int rank = 1; rank < root.key.size; rank++) {
+    s->connected = root.size - 1;
+    for (int rank = 1; rank < root.size; rank++) {
         s->conns[rank] = spr_malloc(sizeof *s->conns[rank]);
         FUZZ_CHECK(s->conns[rank]);
         spr_root_conn_init(s->conns[rank], connect_to(rank));
@@ -90,13 +90,13 @@ static void feed_message(int rank, struct fuzz_in *in)
     struct spr_root_header h = {.magic = SPR_ROOT_MAGIC, .rank = -1, .sequence = root.sequence};
 
     h.type = root.key.rank == 0 && !(what & 8) ? SPR_ROOT_GATHER : types[what & 7];
-    h.bytes = h.type == SPR_ROOT_GATHER ? root.bytes : root.bytes * (size_t)root.key.size;
+    h.bytes = h.type == SPR_ROOT_GATHER ? root.bytes : root.bytes * (size_t)root.size;
     memset(text, 'a' + rank, sizeof text);
     if (what & 16)
         ((uint8_t *)&h)[fuzz_u8(in) % sizeof h] ^= fuzz_u8(in);
     memcpy(text, &h, sizeof h);
     feed(rank, text,
-         sizeof h + root.bytes * (h.type == SPR_ROOT_GATHER ? 1 : (size_t)root.key.size));
+         sizeof h + root.bytes * (h.type == SPR_ROOT_GATHER ? 1 : (size_t)root.size));
 }
 
 static spr_status run(struct fuzz_in *in)
@@ -106,7 +106,7 @@ static spr_status run(struct fuzz_in *in)
 
     while (status == SPR_IN_PROGRESS && in->left) {
         uint8_t whom = fuzz_u8(in), length = fuzz_u8(in);
-        int rank = root.key.rank == 0 ? 1 + whom % (root.key.size - 1) : 0;
+        int rank = root.key.rank == 0 ? 1 + whom % (root.size - 1) : 0;
 
         if (length == 0) {
             feed_message(rank, in);
@@ -133,18 +133,18 @@ static void check(spr_status status, const uint8_t *mine)
 
     if (status < 0) {
         FUZZ_CHECK(root.error.status == status && *root.error.text);
-        FUZZ_CHECK(root.error.rank >= -1 && root.error.rank < root.key.size);
+        FUZZ_CHECK(root.error.rank >= -1 && root.error.rank < root.size);
     } else if (status == SPR_IN_PROGRESS) {
         FUZZ_CHECK(root.side->explain(&root, text, sizeof text) < 0 && *text);
         FUZZ_CHECK(memchr(text, '\0', sizeof text));
     } else if (root.key.rank == 0) {
         FUZZ_CHECK(memcmp(out, mine, root.bytes) == 0);
-        for (int rank = 1; rank < root.key.size; rank++) /* the first message was right */
+        for (int rank = 1; rank < root.size; rank++) /* the first message was right */
             FUZZ_CHECK(memcmp(out + (size_t)rank * root.bytes,
                               fed[rank].bytes + sizeof(struct spr_root_header), root.bytes) == 0);
     } else {
         /* Some message in what came was the result. */
-        FUZZ_CHECK(memmem(fed[0].bytes, fed[0].count, out, root.bytes * (size_t)root.key.size));
+        FUZZ_CHECK(memmem(fed[0].bytes, fed[0].count, out, root.bytes * (size_t)root.size));
     }
 }
 
@@ -156,6 +156,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     memset(&root, 0, sizeof root);
     root.key = (struct spr_auth_key){.rank = head & 1, .size = 2 + (head >> 1) % (MOST_RANKS - 1)};
+    root.size = root.key.size;
     root.side = head & 1 ? &spr_root_client_side : &spr_root_server_side;
     root.kind = &kind;
     root.deadline_ns = UINT64_MAX;
@@ -163,7 +164,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     root.sequence = 3;
     root.bytes = fuzz_u8(&in) % (MOST_PART + 1);
     mine = malloc(root.bytes + !root.bytes);
-    out = malloc(root.bytes * (size_t)root.key.size + !root.bytes);
+    out = malloc(root.bytes * (size_t)root.size + !root.bytes);
     FUZZ_CHECK(mine && out);
     memset(mine, 'm', root.bytes);
     root.in = mine;
