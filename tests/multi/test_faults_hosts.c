@@ -241,13 +241,13 @@ static void nobody_is_expelled_for_a_link_that_becomes_slow(void **state)
 
 static void expect_expulsion_of_1(void)
 {
-    expect(0, 1, 1, "expelled: no heartbeat for 0.5 s");
-    expect(1, 0, job.size - 1, "no heartbeat for 0.5 s");
+    expect(0, 1, 1, "expelled: no heartbeat for ");
+    expect(1, 0, job.size - 1, "no heartbeat for ");
     expect_shrunk(0, SPR_OK, job.size - 1);
     expect_shrunk(1, SPR_ERR_EXPELLED, 0);
     if (job.size < 3)
         return;
-    expect(2, 1, 1, "expelled: no heartbeat for 0.5 s");
+    expect(2, 1, 1, "expelled: no heartbeat for ");
     expect_shrunk(2, SPR_OK, 2);
 }
 
@@ -313,7 +313,7 @@ static void play_mute_to_one(void)
     network_mute(0, 1, false);
     finish(-1);
     for (int r = 0; r < job.size; r++)
-        expect(r, 0, 1, "no heartbeat for 0.5 s");
+        expect(r, 0, 1, "no heartbeat for ");
 }
 
 static void loss_from_one_rank_to_another_names_one_of_them(void **state)
@@ -390,7 +390,7 @@ static void play_power_off(void)
     reach(&scene->failed, job.size - 1);
     network_cable(1, true);
     finish(1);
-    expect_loss_of_1("expelled: no heartbeat for 0.5 s");
+    expect_loss_of_1("expelled: no heartbeat for ");
 }
 
 static void so_is_one_that_does_not_come_back(void **state)
