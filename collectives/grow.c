@@ -217,7 +217,7 @@ static spr_status check(spr_comm *comm, const spr_grow_options *o, spr_comm **gr
     if (!comm || !o)
         return SPR_OK;
     if (o->state_rank < 0 || o->state_rank >= comm->size || (o->state_bytes && !o->state) ||
-        o->newcomers < 0 || o->at_least < 0 || o->newcomers > (1 << 16) ||
+        o->newcomers < 0 || o->at_least < 0 || o->newcomers > SPR_MOST_NEWCOMERS ||
         o->at_least > (o->newcomers ? o->newcomers : 1))
         return spr_error_set(error, SPR_ERR_INVALID, comm->rank,
                              "grow: %d newcomers, at least %d; state of rank %d of %d, %zu bytes "

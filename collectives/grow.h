@@ -30,6 +30,8 @@
 
 #include "collectives/comm.h"
 
+#define SPR_MOST_NEWCOMERS (1 << 16)
+
 /* What makes the new communicator: from rank 0 to all. */
 struct spr_ticket {
     uint64_t job;

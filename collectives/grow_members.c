@@ -33,6 +33,22 @@ static spr_status say(struct spr_growth *g, spr_status what)
     return spr_growth_broadcast(g, g->old, &w, sizeof w / WORD, 0);
 }
 
+/* An error that another member names. */
+static spr_status as_told(struct spr_growth *g, int32_t status, int rank, const char *text)
+{
+    bool known = status < 0 && strcmp(spr_status_name(status), "SPR_ERR_UNKNOWN") != 0;
+
+    return spr_error_set(g->error, known ? status : SPR_ERR_PROTO,
+                         rank >= 0 && rank < g->old->size ? rank : -1, "%s", text);
+}
+
+static bool is_ticket(const struct spr_growth *g, const struct spr_ticket *t)
+{
+    return t->members == g->old->size && t->size > t->members &&
+           t->size <= t->members + SPR_MOST_NEWCOMERS && t->state_rank >= 0 &&
+           t->state_rank < t->members && t->epoch == g->old->channel.epoch + 1;
+}
+
 /* Until rank 0 says what counts. */
 static spr_status listen(struct spr_growth *g)
 {
@@ -46,7 +62,9 @@ static spr_status listen(struct spr_growth *g)
     } while (w.status == SPR_IN_PROGRESS);
     w.text[sizeof w.text - 1] = '\0';
     if (w.status != SPR_OK)
-        return spr_error_set(g->error, w.status, w.rank, "%s", w.text);
+        return as_told(g, w.status, w.rank, w.text);
+    if (!is_ticket(g, &w.ticket))
+        return spr_error_set(g->error, SPR_ERR_PROTO, 0, "rank 0 sent a ticket that is none");
     g->ticket = w.ticket;
     return SPR_OK;
 }
@@ -157,6 +175,13 @@ struct preface {
 _Static_assert(sizeof(struct preface) % WORD == 0, "sent as words");
 _Static_assert(sizeof(struct spr_peer_info) % WORD == 0, "sent as words");
 
+/* Not even to say why: the others are not to wait. */
+static spr_status cannot_take_part(struct spr_growth *g)
+{
+    spr_comm_abort(g->old, "no memory to grow");
+    return SPR_ERR_NOMEM;
+}
+
 /* All members' parts at `parts`, one after the other. */
 static spr_status among_members(struct spr_growth *g, const struct preface *preface,
                                 const void *part, size_t bytes, char *parts)
@@ -165,10 +190,11 @@ static spr_status among_members(struct spr_growth *g, const struct preface *pref
     char *all = spr_calloc(members + 1, stride), *mine = all ? all + members * stride : NULL;
     spr_call_options call = SPR_CALL_OPTIONS_INIT;
     struct preface theirs;
+    char text[256];
     spr_status status;
 
     if (!all)
-        return SPR_ERR_NOMEM;
+        return cannot_take_part(g);
     memcpy(mine, preface, sizeof *preface);
     if (bytes)
         memcpy(mine + sizeof *preface, part, bytes);
@@ -178,9 +204,10 @@ static spr_status among_members(struct spr_growth *g, const struct preface *pref
         spr_growth_failed(g, g->old, status);
     for (size_t r = 0; r < members && status == SPR_OK; r++) {
         memcpy(&theirs, all + r * stride, sizeof theirs);
-        if (theirs.status)
-            status =
-                spr_error_set(g->error, theirs.status, (int)r, "rank %zu: %.219s", r, theirs.text);
+        if (theirs.status) {
+            snprintf(text, sizeof text, "rank %zu: %.219s", r, theirs.text);
+            status = as_told(g, theirs.status, (int)r, text);
+        }
         memcpy(parts + r * bytes, all + r * stride + sizeof theirs, bytes);
     }
     spr_free(all);
@@ -268,6 +295,8 @@ void spr_growth_refuse(struct spr_growth *g, spr_status status)
     g->exchanged = true;
     if (parts)
         (void)among_members(g, &preface, &nothing, sizeof nothing, parts);
+    else
+        (void)cannot_take_part(g);
     if (g->met)
         spr_meeting_refuse(&g->meeting, status, mine.rank, mine.text);
     spr_free(parts);

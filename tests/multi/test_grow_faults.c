@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "base/util.h"
 #include "tests/multi/faults.h"
 #include "tests/multi/grow.h"
 
@@ -162,6 +163,73 @@ static void a_member_dies_while_it_waits(void **state)
         for (int r = 0; r < 3; r++)
             assert_int_equal(job.codes[r], r == victim ? 128 + SIGKILL : 0);
     }
+}
+
+static void a_newcomer_with_other_settings(void **state)
+{
+    struct newcomer how = {
+        .transports = "epoll", .setting = "SPARRING_EAGER", .value = "4096", .wait_s = 5};
+
+    (void)state;
+    expect_second_try("epoll", &how, -SPR_ERR_MISMATCH, (struct failure){3, "settings differ"});
+}
+
+static void a_job_without_a_secret(void **state)
+{
+    const char *secret = job_secret;
+
+    (void)state;
+    job_secret = NULL;
+    expect_second_try("shm", NULL, 0, (struct failure){0.5, "0 of 1 newcomers came"});
+    job_secret = secret;
+}
+
+/* ---- Rank 0 is not to be trusted ---- */
+
+/* As collectives/grow_members.c has it. */
+struct word {
+    int32_t status, rank;
+    uint64_t job;
+    uint32_t epoch;
+    int32_t members, size, state_rank;
+    char text[480];
+};
+
+static void hear_nonsense(struct job *job, int rank, spr_comm *comm)
+{
+    static const struct word words[] = {
+        {.status = 7, .rank = 99, .text = "seven"},
+        {.status = -9999, .rank = -5, .text = "unknown"},
+        {.epoch = 2, .members = 2, .size = -3},
+        {.epoch = 2, .members = 2, .size = 1 << 30},
+        {.epoch = 2, .members = 3, .size = 4},
+        {.epoch = 2, .members = 2, .size = 3, .state_rank = 5},
+        {.epoch = 7, .members = 2, .size = 3},
+    };
+    spr_grow_options options = grow_options();
+    spr_call_options call = SPR_CALL_OPTIONS_INIT;
+
+    (void)job;
+    call.name = "grow";
+    for (size_t i = 0; i < SPR_ARRAY_LEN(words); i++) {
+        struct word word = words[i];
+        spr_comm *grown = NULL;
+        if (rank == 0)
+            RANK_CHECK(spr_broadcast(comm, &word, sizeof word / 4, SPR_INT32, 0, &call) == SPR_OK);
+        else
+            RANK_CHECK(spr_comm_grow(comm, &options, &grown) == SPR_ERR_PROTO && !grown);
+        grow_check_sums(comm);
+    }
+}
+
+static void rank_0_sends_nonsense(void **state)
+{
+    struct job job;
+
+    (void)state;
+    grow_choose_place();
+    job_start(&job, 2, "shm", hear_nonsense, NULL);
+    job_expect_success(&job, GROW_SECONDS);
 }
 
 /* ---- Only the caller's operations count ---- */
@@ -394,6 +462,9 @@ int main(void)
         cmocka_unit_test(nobody_comes),
         cmocka_unit_test(a_newcomer_without_the_secret),
         cmocka_unit_test(a_newcomer_that_does_not_take_the_state),
+        cmocka_unit_test(a_newcomer_with_other_settings),
+        cmocka_unit_test(a_job_without_a_secret),
+        cmocka_unit_test(rank_0_sends_nonsense),
         cmocka_unit_test(a_newcomer_dies_in_the_middle),
         cmocka_unit_test(a_member_dies_while_it_waits),
         cmocka_unit_test(a_grown_communicator_counts_from_its_first_operation),

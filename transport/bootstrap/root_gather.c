@@ -91,7 +91,7 @@ static void gather(struct spr_root *r, struct spr_root_conn *c)
                     spr_root_meeting_leave(r, c);
                 return;
             }
-            c->rx_into = (char *)r->out + (size_t)c->rank * r->bytes;
+            c->rx_into = r->bytes > 0 ? (char *)r->out + (size_t)c->rank * r->bytes : c->rx_text;
         }
     }
     if (status == SPR_OK)
