@@ -170,8 +170,10 @@ static void a_clean_end_leaves_nothing(void **state)
     assert_has(output, "drwx------");
     assert_int_equal(entries(dir), 0);
     /* Not even when its keeper, the child of the process that the user sees, is killed. */
-    assert_int_equal(run("$RUN -n 2 -- sleep 50 & p=$!; sleep 0.4;"
-                         " kill -9 $(cat /proc/$p/task/$p/children); wait $p"),
+    assert_int_equal(run("$RUN -n 2 -- sleep 50 & p=$!; c=/proc/$p/task/$p/children;"
+                         " until kid=$(cat $c) && [ \"$kid\" ] &&"
+                         " [ \"$(cat /proc/${kid% }/task/${kid% }/children)\" ];"
+                         " do sleep 0.05; done; kill -9 $kid; wait $p"),
                      137);
     assert_has(error, "the keeper of the ranks (pid ");
     assert_int_equal(entries(dir), 0);
