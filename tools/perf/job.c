@@ -158,13 +158,19 @@ static bool weigh_barrier(struct job *job)
 {
     enum { BARRIERS = 64 };
     spr_stats before = {.struct_size = sizeof before}, after = before;
+    struct links links_before = {0}, links_after;
 
     for (int i = 0; i <= BARRIERS; i++) {
         if (!job_barrier(job) || (i == 0 && !job_ok(job, spr_comm_stats(job->comm, &before))))
             return false;
+        if (i == 0)
+            links_before = links_read();
     }
     if (!job_ok(job, spr_comm_stats(job->comm, &after)))
         return false;
+    links_after = links_read();
+    job->barrier_links.sent = (links_after.sent - links_before.sent) / BARRIERS;
+    job->barrier_links.received = (links_after.received - links_before.received) / BARRIERS;
     job->barrier_bytes[0] = (double)(after.sent_bytes - before.sent_bytes) / BARRIERS;
     job->barrier_bytes[1] = (double)(after.received_bytes - before.received_bytes) / BARRIERS;
     return true;

@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "base/util.h"
+#include "tools/perf/links.h"
 #include "tools/perf/options.h"
 
 struct job {
@@ -21,8 +22,9 @@ struct job {
     int rank, size, hosts;
     char transport[64];      /* those in use between any two ranks, joined by '+' */
     double barrier_bytes[2]; /* sent and received by one barrier on this rank */
-    bool wrong_usage;        /* job_open failed because of what was asked for */
-    FILE *table;             /* where rank 0 prints; NULL on the others */
+    struct links barrier_links;
+    bool wrong_usage; /* job_open failed because of what was asked for */
+    FILE *table;      /* where rank 0 prints; NULL on the others */
 };
 
 bool job_open(struct job *job, const struct options *options);
