@@ -25,7 +25,7 @@ static void *take(struct spr_arena_block *block, size_t bytes)
     char *p = (char *)block + ALIGNMENT + block->used;
 
     block->used += bytes;
-    return memset(p, 0, bytes);
+    return p;
 }
 
 void spr_arena_init(struct spr_arena *arena, size_t block_bytes)
@@ -34,7 +34,7 @@ void spr_arena_init(struct spr_arena *arena, size_t block_bytes)
     arena->block_bytes = spr_align_up(block_bytes ? block_bytes : DEFAULT_BLOCK_BYTES, ALIGNMENT);
 }
 
-void *spr_arena_alloc(struct spr_arena *arena, size_t bytes)
+void *spr_arena_buffer(struct spr_arena *arena, size_t bytes)
 {
     struct spr_arena_block *head = arena->blocks, *block;
     size_t capacity;
@@ -59,6 +59,13 @@ void *spr_arena_alloc(struct spr_arena *arena, size_t bytes)
         arena->blocks = block;
     }
     return take(block, bytes);
+}
+
+void *spr_arena_alloc(struct spr_arena *arena, size_t bytes)
+{
+    void *p = spr_arena_buffer(arena, bytes);
+
+    return p ? memset(p, 0, bytes) : NULL;
 }
 
 static void free_blocks(struct spr_arena_block *block)

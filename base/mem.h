@@ -45,6 +45,8 @@ struct spr_arena {
 void spr_arena_init(struct spr_arena *arena, size_t block_bytes);
 /* 64-byte aligned, zeroed; NULL: no memory. */
 void *spr_arena_alloc(struct spr_arena *arena, size_t bytes);
+/* The same, but not zeroed: for buffers, which are written before they are read. */
+void *spr_arena_buffer(struct spr_arena *arena, size_t bytes);
 /* Forget all allocations; one block is kept for reuse. */
 void spr_arena_reset(struct spr_arena *arena); /* forget all; keep up to 8 MiB in one block */
 void spr_arena_free(struct spr_arena *arena);

@@ -21,11 +21,19 @@ static bool always(const struct spr_plan *plan, int size)
     return true;
 }
 
-void spr_barrier_init(struct spr_barrier *b, int size, uint32_t first_step)
+spr_status spr_barrier_init(spr_request *rq, struct spr_barrier *b, uint32_t first_step)
 {
+    uint32_t steps = 0;
+
+    while ((uint64_t)1 << steps < (uint64_t)rq->comm->size)
+        steps++;
+    b->in = spr_arena_alloc(&rq->arena, steps * sizeof *b->in);
+    b->out = spr_arena_alloc(&rq->arena, steps * sizeof *b->out);
+    if (!b->in || !b->out)
+        return SPR_ERR_NOMEM;
     b->first_step = first_step;
-    while ((uint64_t)1 << b->steps < (uint64_t)size)
-        b->steps++;
+    b->steps = steps;
+    return SPR_OK;
 }
 
 bool spr_barrier_advance(spr_request *rq, struct spr_barrier *b)
@@ -57,8 +65,7 @@ static spr_status start(spr_request *rq)
     if (!b)
         return SPR_ERR_NOMEM;
     rq->state = b;
-    spr_barrier_init(b, rq->comm->size, 0);
-    return SPR_OK;
+    return spr_barrier_init(rq, b, 0);
 }
 
 static bool advance(spr_request *rq) { return spr_barrier_advance(rq, rq->state); }

@@ -8,17 +8,15 @@
 
 #include "collectives/collective.h"
 
-#define SPR_BARRIER_STEPS 32
-
 struct spr_barrier {
     uint32_t step, steps, first_step;
     bool posted;
-    struct spr_in in[SPR_BARRIER_STEPS];
-    struct spr_out out[SPR_BARRIER_STEPS];
+    struct spr_in *in; /* [steps] */
+    struct spr_out *out;
 };
 
-/* *b is zeroed; its steps are numbered from first_step on, SPR_BARRIER_STEPS at most. */
-void spr_barrier_init(struct spr_barrier *b, int size, uint32_t first_step);
+/* *b is zeroed; its steps, 31 at most, are numbered from first_step on. SPR_OK or NOMEM. */
+spr_status spr_barrier_init(spr_request *rq, struct spr_barrier *b, uint32_t first_step);
 /* As the algorithm's advance(). */
 bool spr_barrier_advance(spr_request *rq, struct spr_barrier *b);
 void spr_barrier_cleanup(struct spr_barrier *b);

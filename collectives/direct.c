@@ -421,7 +421,7 @@ static spr_status start(spr_request *rq, bool reduce, bool scatter, bool gather_
     d->to_owner = spr_arena_alloc(&rq->arena, AHEAD * size * sizeof *d->to_owner);
     d->to_all = spr_arena_alloc(&rq->arena, AHEAD * size * sizeof *d->to_all);
     d->from_owner = spr_arena_alloc(&rq->arena, AHEAD * size * sizeof *d->from_owner);
-    d->accumulator = reduce ? spr_arena_alloc(&rq->arena, d->chunk * accumulator_size) : d;
+    d->accumulator = reduce ? spr_arena_buffer(&rq->arena, d->chunk * accumulator_size) : d;
     if (reduce && gather_results && spr_channel_checksums(&rq->comm->channel)) {
         d->crc = spr_arena_alloc(&rq->arena, spr_max_size(d->own, 1) * sizeof *d->crc);
         if (!d->crc)

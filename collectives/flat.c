@@ -21,7 +21,7 @@
 
 struct flat {
     size_t bytes;
-    int next_rank;
+    int next_rank;                     /* whose vector is added next, from rank 1 on */
     bool received;                     /* broadcast: nothing more to come */
     char *accumulator, *copy, *inputs; /* inputs: [size], not kept in the transport's memory, which
                                         * a slow rank would block for all other operations */
@@ -69,10 +69,11 @@ static spr_status start_allreduce(spr_request *rq)
 
     if (!f)
         return SPR_ERR_NOMEM;
-    f->accumulator = spr_arena_alloc(&rq->arena, rq->plan.count * sizeof(uint64_t) + 1);
+    f->next_rank = 1;
+    f->accumulator = spr_arena_buffer(&rq->arena, rq->plan.count * sizeof(uint64_t));
     /* In place, the result is written while others may still be reading the input. */
-    f->copy = spr_arena_alloc(&rq->arena, f->bytes + 1);
-    f->inputs = spr_arena_alloc(&rq->arena, f->bytes * (size_t)size + 1);
+    f->copy = spr_arena_buffer(&rq->arena, f->bytes);
+    f->inputs = spr_arena_buffer(&rq->arena, f->bytes * (size_t)size);
     if (!f->accumulator || !f->copy || !f->inputs)
         return SPR_ERR_NOMEM;
     memcpy(f->copy, rq->plan.send, f->bytes);
@@ -88,36 +89,42 @@ static spr_status start_allreduce(spr_request *rq)
     return SPR_OK;
 }
 
+/* The vector of `from`, or NULL when it has not arrived. */
+static const void *vector_of(spr_request *rq, int from)
+{
+    const struct flat *f = rq->state;
+
+    if (from == rq->comm->rank)
+        return f->copy;
+    if (f->in[from].state != SPR_IN_ARRIVED)
+        return NULL;
+    if (f->in[from].recv.bytes != f->bytes) {
+        spr_comm_fail(rq->comm, SPR_ERR_PROTO, from, -1, "sent a message of another size");
+        return NULL;
+    }
+    return f->in[from].recv.data;
+}
+
 static bool advance_allreduce(spr_request *rq)
 {
     struct flat *f = rq->state;
     const struct spr_plan *plan = &rq->plan;
+    int size = rq->comm->size;
 
-    if (f->next_rank > rq->comm->size)
-        return true;
-    for (; f->next_rank < rq->comm->size; f->next_rank++) {
-        struct spr_in *in = &f->in[f->next_rank];
-        const void *x = f->copy;
-        if (f->next_rank != rq->comm->rank) {
-            if (in->state != SPR_IN_ARRIVED)
-                return false;
-            if (in->recv.bytes != f->bytes) {
-                spr_comm_fail(rq->comm, SPR_ERR_PROTO, f->next_rank, -1,
-                              "sent a message of another size");
-                return false;
-            }
-            x = in->recv.data;
-        }
-        if (f->next_rank == 0)
-            spr_reduce_load(plan->dtype, f->accumulator, x, plan->count);
-        else
-            spr_reduce_add(plan->dtype, plan->op, f->accumulator, x, plan->count);
-        if (f->next_rank != rq->comm->rank)
-            spr_in_release(in);
+    if (size == 1 && f->next_rank == 1) {
+        spr_reduce_load(plan->dtype, f->accumulator, f->copy, plan->count);
+        spr_reduce_store(plan->dtype, plan->op, plan->recv, f->accumulator, plan->count, 1);
+        f->next_rank++;
     }
-    spr_reduce_store(plan->dtype, plan->op, plan->recv, f->accumulator, plan->count,
-                     rq->comm->size);
-    f->next_rank = rq->comm->size + 1;
+    for (; f->next_rank < size; f->next_rank++) {
+        int rank = f->next_rank;
+        const struct spr_reduce_two two = {plan->dtype, plan->op, rank == 1, rank == size - 1,
+                                           size};
+        const void *a = two.first ? vector_of(rq, 0) : f->accumulator, *b = vector_of(rq, rank);
+        if (!a || !b)
+            return false;
+        spr_reduce_two(&two, two.last ? plan->recv : f->accumulator, a, b, plan->count);
+    }
     return true;
 }
 

@@ -14,7 +14,7 @@ spr_status spr_halves_pack(spr_request *rq)
 
     if (plan->collective != SPR_C_ALLREDUCE || plan->vtype == SPR_V_FP32)
         return SPR_OK;
-    halves = spr_arena_alloc(&rq->arena, (plan->count + 1) * sizeof *halves);
+    halves = spr_arena_buffer(&rq->arena, (plan->count + 1) * sizeof *halves);
     if (!halves)
         return SPR_ERR_NOMEM;
     (plan->vtype == SPR_V_FP16 ? spr_fp16_encode : spr_bf16_encode)(plan->send, halves,

@@ -76,8 +76,8 @@ static spr_status start(spr_request *rq)
     s->chunks = (uint32_t)spr_max_size(spr_div_ceil(s->bytes, SPR_CHUNK_BYTES), 1);
     s->eager = s->bytes <= comm->options.eager_bytes;
     if (distance == 0)
-        spr_barrier_init(&s->barrier, comm->size, BARRIER_STEP);
-    else if (common_divisor((uint32_t)comm->size, (uint32_t)distance) > 1)
+        return spr_barrier_init(rq, &s->barrier, BARRIER_STEP);
+    if (common_divisor((uint32_t)comm->size, (uint32_t)distance) > 1)
         spr_dispute_describe(rq, (comm->rank + 1) % comm->size);
     return SPR_OK;
 }

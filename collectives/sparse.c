@@ -33,7 +33,7 @@ static char *buffer_get(spr_request *rq)
 {
     const struct spr_sparse_state *s = rq->state;
 
-    return s->chunk_bytes <= SPR_SPARSE_SMALL_BYTES ? spr_arena_alloc(&rq->arena, s->chunk_bytes)
+    return s->chunk_bytes <= SPR_SPARSE_SMALL_BYTES ? spr_arena_buffer(&rq->arena, s->chunk_bytes)
                                                     : spr_comm_buffer_get(rq->comm);
 }
 

@@ -10,12 +10,13 @@
 static spr_status keep(spr_request *rq, int owner, const void *data, size_t bytes)
 {
     struct spr_sparse_state *s = rq->state;
-    struct spr_kept *k = spr_arena_alloc(&rq->arena, sizeof *k + bytes);
+    struct spr_kept *k = spr_arena_buffer(&rq->arena, sizeof *k + bytes);
 
     if (!k) {
         spr_comm_fail(rq->comm, SPR_ERR_NOMEM, rq->comm->rank, -1, "no memory for the list result");
         return SPR_ERR_NOMEM;
     }
+    k->next = NULL;
     k->bytes = bytes;
     memcpy(k->data, data, bytes);
     if (s->kept_tail[owner])
@@ -116,8 +117,8 @@ spr_status spr_sparse_list(spr_request *rq)
     readers = spr_arena_alloc(&rq->arena, size * sizeof *readers);
     for (size_t o = 0; readers && o < size; o++) {
         readers[o].kept = s->kept[o];
-        readers[o].index = spr_arena_alloc(&rq->arena, (s->span + 16) * sizeof(uint32_t));
-        readers[o].value = spr_arena_alloc(&rq->arena, (s->span + 16) * sizeof(float));
+        readers[o].index = spr_arena_buffer(&rq->arena, (s->span + 16) * sizeof(uint32_t));
+        readers[o].value = spr_arena_buffer(&rq->arena, (s->span + 16) * sizeof(float));
         if (!readers[o].index || !readers[o].value)
             readers = NULL;
     }
