@@ -95,8 +95,7 @@ static void feed_message(int rank, struct fuzz_in *in)
     if (what & 16)
         ((uint8_t *)&h)[fuzz_u8(in) % sizeof h] ^= fuzz_u8(in);
     memcpy(text, &h, sizeof h);
-    feed(rank, text,
-         sizeof h + root.bytes * (h.type == SPR_ROOT_GATHER ? 1 : (size_t)root.size));
+    feed(rank, text, sizeof h + root.bytes * (h.type == SPR_ROOT_GATHER ? 1 : (size_t)root.size));
 }
 
 static spr_status run(struct fuzz_in *in)
