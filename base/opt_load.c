@@ -285,6 +285,8 @@ void spr_opt_warn_unknown_env(const char *const *extra)
         if (strncmp(*entry, PREFIX, PREFIX_LENGTH) != 0)
             continue;
         snprintf(wanted, sizeof(wanted), "%.*s", (int)strcspn(start, "="), start);
+        if (strncmp(wanted, "VM_", 3) == 0) /* of sparring-vm */
+            continue;
         find_nearest(&best, extra);
         if (best.distance == 0)
             continue;

@@ -6,6 +6,18 @@ tools_libs = libsparring.la base/libspr-base.la $(JANSSON_LIBS) $(spr_system_lib
 
 dist_noinst_SCRIPTS = tools/setup tools/check tools/demo
 
+# A virtual machine with RDMA; Python, and sh inside the guest.
+dist_noinst_SCRIPTS += tools/sparring-vm
+EXTRA_DIST += \
+	tools/vm/__init__.py \
+	tools/vm/guest.py \
+	tools/vm/image.py \
+	tools/vm/init \
+	tools/vm/kernel.py \
+	tools/vm/main.py \
+	tools/vm/options.py \
+	tools/vm/say.py
+
 # Readers of the flight recorder; they need base/ and nothing else of the library.
 noinst_LTLIBRARIES += tools/libspr-trace.la
 tools_libspr_trace_la_SOURCES = \

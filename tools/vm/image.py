@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The initial file system of a guest: busybox, the modules in the order of their loading, the init.
+
+It is built once for a kernel and kept in the cache, named by a hash of all that went into it.
+"""
+import glob
+import hashlib
+import os
+import stat
+
+from .kernel import program
+from .say import Failure
+
+# In this order; what these need comes before them. rxe asks for crc32_generic by name only.
+MODULES = (
+    "virtio_pci",
+    "virtio_console",
+    "9p",
+    "9pnet_virtio",
+    "virtio_net",
+    "virtio_rng",
+    "crc32_generic",
+    "rdma_rxe",
+    "rdma_ucm",
+)
+APPLETS = ("sh", "cat", "chroot", "cp", "insmod", "ip", "ln", "mkdir", "mount", "poweroff")
+
+
+def module_files(kernel):
+    """Paths of the modules to load, in order."""
+    (folder,) = glob.glob(kernel + "/lib/modules/*")
+    needs = {}
+    with open(folder + "/modules.dep", encoding="ascii") as lines:
+        for line in lines:
+            path, _, others = line.strip().partition(":")
+            needs[path] = others.split()
+    names = {os.path.basename(path)[:-3].replace("-", "_"): path for path in needs}
+    ordered = []
+    for name in MODULES:
+        if name not in names:
+            raise Failure("the kernel in %s has no module %s" % (kernel, name))
+        # modules.dep lists the nearest need first, so the farthest one loads first.
+        for path in reversed([names[name]] + needs[names[name]]):
+            if path not in ordered:
+                ordered.append(path)
+    return [os.path.join(folder, path) for path in ordered]
+
+
+def cpio_entry(number, name, mode, data):
+    fields = (number, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0)
+    head = b"070701" + b"".join(b"%08X" % field for field in fields) + name.encode() + b"\0"
+    return head + bytes(-len(head) % 4) + data + bytes(-len(data) % 4)
+
+
+def contents(kernel):
+    """(name, mode, bytes) of everything in the archive."""
+    with open(os.path.join(os.path.dirname(__file__), "init"), "rb") as file:
+        yield "init", stat.S_IFREG | 0o755, file.read()
+    for folder in ("bin", "dev", "host", "job", "kept", "modules", "proc", "sys"):
+        yield folder, stat.S_IFDIR | 0o755, b""
+    with open(program("busybox", "busybox-static"), "rb") as file:
+        busybox = file.read()
+    if b"/ld-linux" in busybox[:4096]:
+        raise Failure("busybox is not a static program (Debian: busybox-static)")
+    yield "bin/busybox", stat.S_IFREG | 0o755, busybox
+    for applet in APPLETS:
+        yield "bin/" + applet, stat.S_IFLNK | 0o777, b"busybox"
+    for number, path in enumerate(module_files(kernel)):
+        with open(path, "rb") as file:
+            yield "modules/%02d-%s" % (
+                number,
+                os.path.basename(path),
+            ), stat.S_IFREG | 0o644, file.read()
+
+
+def build(kernel, cache):
+    """The path of the archive for this kernel."""
+    archive = b"".join(
+        cpio_entry(number + 1, *entry) for number, entry in enumerate(contents(kernel))
+    )
+    archive += cpio_entry(0, "TRAILER!!!", 0, b"")
+    path = os.path.join(cache, "initrd-%s.cpio" % hashlib.sha256(archive).hexdigest()[:16])
+    if not os.path.exists(path):
+        for old in glob.glob(os.path.join(cache, "initrd-*.cpio")):
+            os.unlink(old)
+        with open("%s.%d" % (path, os.getpid()), "wb") as file:
+            file.write(archive)
+        os.rename(file.name, path)
+    return path
