@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 struct result result;
+static char ready[] = "/tmp/test-ready-XXXXXX";
 
 void shell_line_setup(void)
 {
@@ -25,7 +26,11 @@ void shell_line_setup(void)
     snprintf(path, sizeof path, "%s/tools/sparring-run", folder != NULL ? folder : ".");
     setenv("RUN", path, 1);
     unsetenv("SPARRING_TIME_FACTOR");
+    close(mkstemp(ready));
+    setenv("READY", ready, 1);
 }
+
+void shell_line_end(void) { unlink(ready); }
 
 static int64_t now_ms(void)
 {
@@ -50,6 +55,7 @@ void run(const char *line)
     int error = memfd_create("error", MFD_CLOEXEC);
     int status = 0;
     int64_t start = now_ms();
+    assert_true(truncate(ready, 0) == 0);
     assert_true(output >= 0 && error >= 0 && pipe2(gone, O_CLOEXEC) == 0);
     /* Several processes write, and the offset of a memory file is not theirs together. */
     assert_true(fcntl(output, F_SETFL, O_APPEND) == 0 && fcntl(error, F_SETFL, O_APPEND) == 0);
@@ -69,7 +75,7 @@ void run(const char *line)
     struct pollfd last = {.fd = gone[0]};
     assert_int_equal(waitpid(pid, &status, 0), pid);
     result.took_ms = now_ms() - start;
-    int ended = poll(&last, 1, 3000);
+    int ended = poll(&last, 1, 20000);
     close(gone[0]);
     result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     read_back(output, result.output);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Runs shell lines in which $RUN is sparring-run.
+ * Runs shell lines in which $RUN is sparring-run and $READY a file, empty at the start.
  */
 #ifndef TESTS_CLI_SHELL_LINE_H
 #define TESTS_CLI_SHELL_LINE_H
@@ -9,6 +9,10 @@
 
 /* Children, and a session of its own whose leader has gone. */
 #define FAMILY "sleep 50 & (setsid sh -c \"trap : TERM HUP; sleep 50; sleep 50\" & )"
+
+/* In a rank: it is as far as the line waits for. In the line: until n ranks are. */
+#define SAY_READY "echo $$ >>$READY; "
+#define AWAIT_READY(n) "until [ $(wc -l <$READY) -ge " #n " ]; do sleep 0.02; done; "
 
 enum { TEXT_BYTES = 256 * 1024 };
 
@@ -21,8 +25,9 @@ struct result {
 };
 extern struct result result;
 
-/* Once, before the first. */
+/* Once, before the first, and after the last. */
 void shell_line_setup(void);
+void shell_line_end(void);
 /* Fails the test when a process of the line outlives it. */
 void run(const char *line);
 void assert_code(int code);

@@ -188,8 +188,8 @@ static void a_rank_that_fails_is_started_again(void **state)
 static void the_others_get_time_to_report(void **state)
 {
     (void)state;
-    run("$RUN -n 3 --tag -- sh -c '[ $SPARRING_RANK = 2 ] && exit 7; sleep 0.2; echo report; sleep "
-        "50'");
+    run("SPARRING_TIME_FACTOR=10 $RUN -n 3 --tag -- sh -c"
+        " '[ $SPARRING_RANK = 2 ] && exit 7; sleep 0.2; echo report'");
     assert_code(7);
     assert_int_equal(count(result.output, "report"), 2);
     run("SPARRING_TIME_FACTOR=0.01 $RUN -n 3 -- sh -c"
@@ -222,10 +222,10 @@ static void a_program_that_does_not_start_is_one_line(void **state)
 static void the_timeout_names_who_is_alive(void **state)
 {
     (void)state;
-    run("$RUN -n 3 --timeout 0.3 -- sh -c '[ $SPARRING_RANK = 1 ] || exec sleep 50'");
+    run("$RUN -n 3 --timeout 1 -- sh -c '[ $SPARRING_RANK = 1 ] || exec sleep 50'");
     assert_code(124);
-    assert_has(result.error, "timeout after 0.3 s: rank 0 (pid ");
-    assert_has(result.error, "timeout after 0.3 s: rank 2 (pid ");
+    assert_has(result.error, "timeout after 1 s: rank 0 (pid ");
+    assert_has(result.error, "timeout after 1 s: rank 2 (pid ");
     assert_int_equal(count(result.error, "is still alive (sleeping)\n"), 2);
 }
 
@@ -244,11 +244,12 @@ static void no_process_outlives_the_job(void **state)
     assert_code(0);
     run("$RUN -n 3 --tag -- sh -c '" FAMILY "; exit 3'");
     assert_code(3);
-    run("$RUN -n 3 -- sh -c '" FAMILY "; sleep 50' & sleep 0.4; kill -9 $!; wait $!");
+    run("$RUN -n 3 -- sh -c '" FAMILY "; " SAY_READY
+        "sleep 50' & " AWAIT_READY(3) "kill -9 $!; wait $!");
     assert_code(137);
     /* The keeper is the child of the process that the user sees. */
-    run("$RUN -n 3 -- sh -c '" FAMILY "; sleep 50' & p=$!; sleep 0.4;"
-        " kill -9 $(cat /proc/$p/task/$p/children); wait $p");
+    run("$RUN -n 3 -- sh -c '" FAMILY "; " SAY_READY
+        "sleep 50' & p=$!; " AWAIT_READY(3) "kill -9 $(cat /proc/$p/task/$p/children); wait $p");
     assert_code(137);
     assert_has(result.error, "the keeper of the ranks (pid ");
 }
@@ -259,11 +260,10 @@ static void signals_reach_all_ranks(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char line[512];
-        snprintf(
-            line, sizeof line,
-            "$RUN -n 3 -- sh -c 'trap \"echo got %s; exit 0\" %s; while :; do sleep 0.05; done' &"
-            " sleep 0.4; kill -%s $!; wait $!",
-            names[i], names[i], names[i]);
+        snprintf(line, sizeof line,
+                 "$RUN -n 3 -- sh -c 'trap \"echo got %s; exit 0\" %s; " SAY_READY
+                 "while :; do sleep 0.05; done' & " AWAIT_READY(3) "kill -%s $!; wait $!",
+                 names[i], names[i], names[i]);
         run(line);
         assert_code(0);
         assert_int_equal(count(result.output, "got "), 3);
@@ -273,17 +273,21 @@ static void signals_reach_all_ranks(void **state)
 static void the_third_request_to_end_kills(void **state)
 {
     (void)state;
-    run("$RUN -n 2 -- sh -c 'trap \"\" TERM; while :; do sleep 0.1; done' & sleep 0.3;"
-        " for i in 1 2 3; do kill -TERM $!; sleep 0.1; done; wait $!");
+    run("$RUN -n 2 -- sh -c 'trap \"\" TERM; " SAY_READY
+        "while :; do sleep 0.1; done' & " AWAIT_READY(
+            2) "for i in 1 2 3; do kill -TERM $!; sleep 0.1; done; wait $!");
     assert_code(143);
 }
 
 static void a_reader_that_stalls_keeps_no_rank_alive(void **state)
 {
     (void)state;
-    run("{ $RUN -n 2 --tag --timeout 0.3 -- sh -c 'while :; do seq 100000; done'; echo $? >&2; } |"
-        " { sleep 1; pgrep -c -x seq >&2; wc -l >/dev/null; }");
-    assert_has(result.error, "\n0\n124\n");
+    run("{ $RUN -n 2 --tag --timeout 0.3 -- sh -c '" SAY_READY
+        "while :; do seq 100000; done'; echo $? >&2; } | { " AWAIT_READY(
+            2) "n=0; for p in $(cat $READY); do while kill -0 $p 2>/dev/null && [ $n -lt 100 ];"
+               " do sleep 0.1; n=$((n + 1)); done; done; [ $n -lt 100 ] && echo gone >&2;"
+               " wc -l >/dev/null; }");
+    assert_has(result.error, "gone\n124\n");
     run("$RUN -n 2 --tag -- sh -c 'while echo y; do :; done 2>/dev/null' | head -n 2 >/dev/null");
 }
 
@@ -322,5 +326,7 @@ int main(void)
         cmocka_unit_test(ranks_are_pinned_on_request),
     };
     shell_line_setup();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    shell_line_end();
+    return failed;
 }

@@ -39,8 +39,8 @@ static void emulated_hosts_vanish_with_a_killed_job(void **state)
     run("$RUN -n 1 --emulate 1gbit -- true");
     if (result.code == 2)
         skip();
-    run("$RUN -n 3 --emulate 1gbit -- sh -c '" FAMILY
-        "; sleep 50' & sleep 0.8; kill -9 $!; wait $!");
+    run("$RUN -n 3 --emulate 1gbit -- sh -c '" FAMILY "; " SAY_READY
+        "sleep 50' & " AWAIT_READY(3) "kill -9 $!; wait $!");
     assert_code(137);
 }
 
@@ -110,11 +110,12 @@ static void remote_ranks_end_together(void **state)
         run_remote(i, "$RUN --hosts a:2,b --rsh $R --timeout 0.4 -- sh -c 'trap \"\" TERM;"
                       " while :; do sleep 1; done'");
         assert_code(124);
-        run_remote(i, "{ $RUN --hosts a:2,b --rsh $R -- sh -c 'sleep 50 & sleep 50' &"
-                      " sleep 0.5; kill -9 $!; wait $!; }");
+        run_remote(i, "{ $RUN --hosts a:2,b --rsh $R -- sh -c '" SAY_READY "sleep 50 & sleep 50' &"
+                      " " AWAIT_READY(3) "kill -9 $!; wait $!; }");
         assert_code(137);
-        run_remote(i, "{ $RUN --hosts a,b --rsh $R -- sh -c 'trap \"echo got it; exit 0\" USR1;"
-                      " while :; do sleep 0.1; done' & sleep 0.5; kill -USR1 $!; wait $!; }");
+        run_remote(
+            i, "{ $RUN --hosts a,b --rsh $R -- sh -c 'trap \"echo got it; exit 0\" USR1; " SAY_READY
+               "while :; do sleep 0.1; done' & " AWAIT_READY(2) "kill -USR1 $!; wait $!; }");
         assert_code(0);
         assert_int_equal(count(result.output, "got it"), 2);
     }
@@ -130,5 +131,7 @@ int main(void)
         cmocka_unit_test(remote_ranks_end_together),
     };
     shell_line_setup();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    shell_line_end();
+    return failed;
 }
