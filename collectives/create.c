@@ -15,6 +15,7 @@
 
 #include "base/fork.h"
 #include "base/log.h"
+#include "collectives/choice.h"
 #include "collectives/watch.h"
 
 /* How long destroy() waits for the others' goodbye. */
@@ -51,7 +52,7 @@ spr_status spr_comm_build(spr_comm *comm, spr_bootstrap *boot, const spr_bootstr
 
     status = spr_comm_check_transports(comm->options.transports, error);
     if (status == SPR_OK && comm->size > 1)
-        status = spr_comm_open_transports(comm, error);
+        status = spr_comm_open_transports(comm, NULL, error);
     if (status == SPR_OK && comm->size > 1)
         spr_comm_watch_open(comm);
     if (status == SPR_OK)

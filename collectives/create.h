@@ -3,7 +3,8 @@
  * Making a communicator, inside: what all ways to one have in common.
  *
  *   settings.c  the options
- *   links.c     transports, who is where, links
+ *   choice.c    transports
+ *   links.c     who is where, links
  *   create.c    the order of it all; the end
  */
 #ifndef SPR_COLLECTIVES_CREATE_H
@@ -19,10 +20,8 @@ spr_status spr_comm_copy_options(const struct spr_options *from, struct spr_opti
 /* Settings that decide what travels and when; they must be equal on all ranks. */
 uint64_t spr_comm_config_hash(const struct spr_options *o);
 
-/* Is it a list of transports that there are? INVALID. */
-spr_status spr_comm_check_transports(const char *list, struct spr_error *error);
-/* shm, and one of the two TCP twins. */
-spr_status spr_comm_open_transports(spr_comm *comm, struct spr_error *error);
+/* What this rank tells the others: who and where it is, what it offers. */
+void spr_comm_describe(const spr_comm *comm, struct spr_peer_info *info);
 /* Everybody learns of everybody: fills comm->peers. */
 spr_status spr_comm_exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadline_ns,
                              struct spr_error *error);

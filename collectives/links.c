@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Making a communicator: transports, who is where, links.
+ * Making a communicator: who is where, links.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,54 +11,13 @@
 
 #include "base/cpu.h"
 #include "base/log.h"
+#include "collectives/choice.h"
 #include "collectives/create.h"
 #include "collectives/watch.h"
 #include "transport/watch/watch.h"
 
-/* Transports in order of preference; `auto` takes the first that works for a peer. */
-static const struct {
-    const char *name;
-    int id;
-    const struct spr_transport_ops *ops;
-} known[] = {
-    {"shm", SPR_T_SHM, &spr_transport_shm},
-#ifdef HAVE_URING
-    {"uring", SPR_T_URING, &spr_transport_uring},
-#endif
-    {"epoll", SPR_T_EPOLL, &spr_transport_epoll},
-};
-
 /* How often it is looked whether those who wait for links are still wanted. */
 #define LOOK_NS 200000000ull
-
-static bool is_tcp(int id) { return id != SPR_T_SHM; }
-
-/* Is `name` in the comma-separated list? */
-static bool listed(const char *list, const char *name)
-{
-    size_t n = strlen(name);
-
-    for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
-        if (!strncmp(p, name, n) && (p[n] == ',' || p[n] == '\0'))
-            return true;
-    return false;
-}
-
-/* self is there in any case; a rank alone may ask for nothing else. */
-spr_status spr_comm_check_transports(const char *list, struct spr_error *error)
-{
-    char word[32], names[64] = "auto,self";
-
-    for (size_t i = 0; i < SPR_ARRAY_LEN(known); i++)
-        snprintf(names + strlen(names), sizeof names - strlen(names), ",%s", known[i].name);
-    for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
-        snprintf(word, sizeof word, "%.*s", (int)strcspn(p, ","), p);
-        if (!listed(names, word))
-            return spr_error_set(error, SPR_ERR_INVALID, -1,
-                                 "unknown transport '%s' in '%s': there is %s", word, list, names);
-    }
-    return SPR_OK;
-}
 
 /* Who we are to the others --------------------------------------------------------------------- */
 
@@ -80,7 +39,7 @@ static void read_boot_id(uint8_t id[16])
     }
 }
 
-static void describe_self(const spr_comm *comm, struct spr_peer_info *info)
+void spr_comm_describe(const spr_comm *comm, struct spr_peer_info *info)
 {
     struct stat st;
 
@@ -95,69 +54,17 @@ static void describe_self(const spr_comm *comm, struct spr_peer_info *info)
         spr_watch_describe(comm->watch, &info->watch);
     gethostname(info->host, sizeof info->host - 1);
     for (int i = 0; i < comm->transport_count; i++) {
-        for (size_t k = 0; k < SPR_ARRAY_LEN(known); k++) {
-            if (known[k].ops != comm->transports[i]->ops)
+        for (size_t k = 0; k < spr_transport_kinds_count; k++) {
+            const struct spr_transport_kind *kind = &spr_transport_kinds[k];
+            if (kind->ops != comm->transports[i]->ops)
                 continue;
-            info->transports |= 1u << known[k].id;
-            known[k].ops->address(comm->transports[i], info->address[known[k].id]);
+            info->transports |= 1u << kind->id;
+            kind->ops->address(comm->transports[i], info->address[kind->id]);
         }
     }
 }
 
-/* Transports ----------------------------------------------------------------------------------- */
-
-static spr_status open_one(spr_comm *comm, size_t k, bool asked_for, struct spr_error *error)
-{
-    struct spr_transport_params params = spr_comm_transport_params(comm);
-    struct spr_error reason = {0};
-    struct spr_transport *t = NULL;
-    spr_status status;
-
-    params.key = &comm->key;
-    params.loopback_only = comm->key.secret_bytes == 0 && !comm->options.insecure;
-    params.one_thread = comm->options.progress == 0;
-    status = known[k].ops->open(&params, &t, &reason);
-    if (status == SPR_OK) {
-        comm->transports[comm->transport_count++] = t;
-        return SPR_OK;
-    }
-    if (asked_for || status == SPR_ERR_INVALID) {
-        *error = reason;
-        return spr_error_set(error, status, comm->rank, "transport %s: %s", known[k].name,
-                             spr_status_string(status));
-    }
-    comm->counters.fallbacks++;
-    spr_trace_add(comm->trace, spr_monotonic_ns(), SPR_EV_FALLBACK, -1,
-                  spr_trace_word(comm->trace, known[k].name), 0, 0);
-    spr_warn(SPR_SUB_INIT, "transport %s cannot be used: %s", known[k].name, reason.text);
-    return SPR_OK;
-}
-
-/* shm, and one of the two TCP twins: epoll only where io_uring is not wanted or refused. */
-spr_status spr_comm_open_transports(spr_comm *comm, struct spr_error *error)
-{
-    const char *list = comm->options.transports;
-    bool any = listed(list, "auto"), have_tcp = false;
-    int without = comm->transport_count;
-    spr_status status = SPR_OK;
-
-    for (size_t k = 0; status == SPR_OK && k < SPR_ARRAY_LEN(known); k++) {
-        bool tcp = is_tcp(known[k].id), asked_for = listed(list, known[k].name);
-        bool has_twin = known[k].id == SPR_T_URING && (any || listed(list, "epoll"));
-        int before = comm->transport_count;
-        if ((!asked_for && !any) || (tcp && have_tcp))
-            continue;
-        status = open_one(comm, k, asked_for && !has_twin, error);
-        if (comm->transport_count > before && tcp) {
-            have_tcp = true;
-            comm->thread_only |= known[k].id == SPR_T_URING;
-        }
-    }
-    if (status == SPR_OK && comm->transport_count == without)
-        status = spr_error_set(error, SPR_ERR_UNSUPPORTED, comm->rank, "no transport of '%s' works",
-                               list);
-    return status;
-}
+/* Links ---------------------------------------------------------------------------------------- */
 
 static bool has_crc(const spr_comm *comm, const struct spr_peer_info *mine,
                     const struct spr_peer_info *peer)
@@ -169,21 +76,19 @@ static bool has_crc(const spr_comm *comm, const struct spr_peer_info *mine,
 static spr_status connect_peer(spr_comm *comm, int peer, struct spr_error *error)
 {
     const struct spr_peer_info *mine = &comm->peers[comm->rank], *info = &comm->peers[peer];
+    const struct spr_transport_kind *kind = spr_transport_choose(mine, info, NULL);
     struct spr_link *link;
     spr_status status;
 
-    for (size_t k = 0; k < SPR_ARRAY_LEN(known); k++) {
-        for (int i = 0; i < comm->transport_count; i++) {
-            struct spr_transport *t = comm->transports[i];
-            /* Both ends come to the same answer; the TCP twins reach each other. */
-            if (t->ops != known[k].ops || !t->ops->usable(t, mine, info))
-                continue;
-            status = t->ops->connect(t, peer, info, &link, error);
-            if (status == SPR_OK)
-                spr_channel_attach(&comm->channel, link,
-                                   known[k].id != SPR_T_SHM && has_crc(comm, mine, info));
-            return status;
-        }
+    for (int i = 0; kind && i < comm->transport_count; i++) {
+        struct spr_transport *t = comm->transports[i];
+        if (t->ops != kind->ops)
+            continue;
+        status = t->ops->connect(t, peer, info, &link, error);
+        if (status == SPR_OK)
+            spr_channel_attach(&comm->channel, link,
+                               kind->id != SPR_T_SHM && has_crc(comm, mine, info));
+        return status;
     }
     return spr_error_set(error, SPR_ERR_UNSUPPORTED, peer,
                          "no transport reaches rank %d (host %s): this rank offers 0x%x, that one "
@@ -292,7 +197,7 @@ spr_status spr_comm_exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadl
     comm->peers = spr_calloc((size_t)comm->size, sizeof *comm->peers);
     if (!comm->peers)
         return SPR_ERR_NOMEM;
-    describe_self(comm, &mine);
+    spr_comm_describe(comm, &mine);
     status = spr_bootstrap_allgather(boot, &mine, comm->peers, sizeof mine, deadline_ns, error);
     if (status)
         return status;

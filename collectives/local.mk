@@ -5,6 +5,8 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/api.c \
 	collectives/barrier.c \
 	collectives/barrier.h \
+	collectives/choice.c \
+	collectives/choice.h \
 	collectives/collective.c \
 	collectives/collective.h \
 	collectives/comm.c \

@@ -135,9 +135,9 @@ struct spr_transport_ops {
                        struct spr_error *error);
     /* This rank's address, at most SPR_ADDRESS_BYTES (zero-filled). */
     void (*address)(struct spr_transport *t, void *address);
-    /* Could a link to this peer work? Pure. */
-    bool (*usable)(struct spr_transport *t, const struct spr_peer_info *mine,
-                   const struct spr_peer_info *peer);
+    /* Why a link between these two, who both say what they offer, cannot work; NULL: it could.
+     * Pure, and for both ends the same. */
+    const char *(*unusable)(const struct spr_peer_info *mine, const struct spr_peer_info *peer);
     /* Begin a link: the higher rank connects, the lower rank waits for it. events.up follows. The
      * link is owned by the transport and lives until close(). */
     spr_status (*connect)(struct spr_transport *t, int peer, const struct spr_peer_info *info,

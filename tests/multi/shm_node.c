@@ -178,7 +178,7 @@ void node_connect(struct node *n, int peer, const struct spr_peer_info *info)
     struct node_peer *p = &n->peers[peer];
 
     p->node = n;
-    assert_true(n->t->ops->usable(n->t, &n->info, info));
+    assert_null(n->t->ops->unusable(&n->info, info));
     assert_int_equal(n->t->ops->connect(n->t, peer, info, &p->link, &error), SPR_OK);
 }
 

@@ -198,7 +198,7 @@ void node_connect(struct node *n, int peer, const struct spr_peer_info *info)
 
     p->node = n;
     p->rank = peer;
-    assert_true(n->t->ops->usable(n->t, &n->info, info));
+    assert_null(n->t->ops->unusable(&n->info, info));
     assert_int_equal(n->t->ops->connect(n->t, peer, info, &p->link, &n->error), SPR_OK);
     p->link->channel = p;
     assert_int_equal(p->link->peer, peer);

@@ -257,18 +257,18 @@ static void only_ranks_of_this_user_and_host_are_usable(void **state)
     struct spr_peer_info peer = mine;
 
     (void)state;
-    assert_true(spr_transport_shm.usable(NULL, &mine, &peer));
+    assert_null(spr_transport_shm.unusable(&mine, &peer));
     peer.uid++;
-    assert_false(spr_transport_shm.usable(NULL, &mine, &peer));
+    assert_non_null(spr_transport_shm.unusable(&mine, &peer));
     peer = mine;
     peer.net_namespace++;
-    assert_false(spr_transport_shm.usable(NULL, &mine, &peer));
+    assert_non_null(spr_transport_shm.unusable(&mine, &peer));
     peer = mine;
     peer.boot_id[15]++;
-    assert_false(spr_transport_shm.usable(NULL, &mine, &peer));
+    assert_non_null(spr_transport_shm.unusable(&mine, &peer));
     peer = mine;
     peer.transports = 1u << SPR_T_EPOLL;
-    assert_false(spr_transport_shm.usable(NULL, &mine, &peer));
+    assert_non_null(spr_transport_shm.unusable(&mine, &peer));
 }
 
 /* Every allocation of open and connect fails once: an error, and nothing is left behind. */

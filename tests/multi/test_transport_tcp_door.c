@@ -190,15 +190,15 @@ static void loopback_reaches_this_host_only(void **state)
     struct node *n = open_nodes(*state, 2, 1);
     struct spr_peer_info other = n[1].info;
 
-    assert_true(n[0].t->ops->usable(n[0].t, &n[0].info, &n[1].info));
+    assert_null(n[0].t->ops->unusable(&n[0].info, &n[1].info));
     other.boot_id[3]++;
-    assert_false(n[0].t->ops->usable(n[0].t, &n[0].info, &other));
+    assert_non_null(n[0].t->ops->unusable(&n[0].info, &other));
     other = n[1].info;
     other.net_namespace++;
-    assert_false(n[0].t->ops->usable(n[0].t, &n[0].info, &other));
+    assert_non_null(n[0].t->ops->unusable(&n[0].info, &other));
     other = n[1].info;
     other.transports = 0;
-    assert_false(n[0].t->ops->usable(n[0].t, &n[0].info, &other));
+    assert_non_null(n[0].t->ops->unusable(&n[0].info, &other));
     close_nodes(n, 2);
 }
 

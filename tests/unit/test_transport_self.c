@@ -142,8 +142,8 @@ static void it_links_a_rank_to_itself_and_once(void **state)
     assert_int_equal(ops->connect(s.transport, ME + 1, NULL, &link, &error), SPR_ERR_INVALID);
     assert_int_equal(ops->connect(s.transport, ME, NULL, &link, &error), SPR_ERR_INVALID);
     assert_null(link);
-    assert_true(ops->usable(s.transport, &peers[0], &peers[0]));
-    assert_false(ops->usable(s.transport, &peers[0], &peers[1]));
+    assert_null(ops->unusable(&peers[0], &peers[0]));
+    assert_non_null(ops->unusable(&peers[0], &peers[1]));
     ops->address(s.transport, address);
     for (size_t i = 0; i < sizeof address; i++)
         assert_int_equal(address[i], 0);

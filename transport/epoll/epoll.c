@@ -285,12 +285,17 @@ static void mem_deregister(struct spr_transport *t, void *memory, size_t bytes)
     (void)t, (void)memory, (void)bytes;
 }
 
+static const char *unusable(const struct spr_peer_info *mine, const struct spr_peer_info *peer)
+{
+    return spr_tcp_unusable(&twin, mine, peer);
+}
+
 const struct spr_transport_ops spr_transport_epoll = {
     .name = "epoll",
     .seals = true,
     .open = open_transport,
     .address = spr_tcp_address,
-    .usable = spr_tcp_usable,
+    .unusable = unusable,
     .connect = spr_tcp_connect,
     .send = spr_tcp_send,
     .release = spr_tcp_release,

@@ -107,11 +107,9 @@ static void self_address(struct spr_transport *t, void *address)
 }
 
 /* The same entry of the table of peers, not an equal one. */
-static bool self_usable(struct spr_transport *t, const struct spr_peer_info *mine,
-                        const struct spr_peer_info *peer)
+static const char *self_unusable(const struct spr_peer_info *mine, const struct spr_peer_info *peer)
 {
-    (void)t;
-    return mine == peer;
+    return mine == peer ? NULL : "it is another rank";
 }
 
 static spr_status self_connect(struct spr_transport *base, int peer,
@@ -303,7 +301,7 @@ const struct spr_transport_ops spr_transport_self = {
     .name = "self",
     .open = self_open,
     .address = self_address,
-    .usable = self_usable,
+    .unusable = self_unusable,
     .connect = self_connect,
     .send = self_send,
     .release = self_release,

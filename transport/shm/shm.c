@@ -176,15 +176,17 @@ static void shm_address(struct spr_transport *t, void *address)
 }
 
 /* Same boot and same network namespace (abstract sockets belong to it), same user. */
-static bool shm_usable(struct spr_transport *t, const struct spr_peer_info *mine,
-                       const struct spr_peer_info *peer)
+static const char *shm_unusable(const struct spr_peer_info *mine, const struct spr_peer_info *peer)
 {
     const uint32_t offered = 1u << SPR_T_SHM;
 
-    (void)t;
-    return (mine->transports & peer->transports & offered) && mine->uid == peer->uid &&
-           mine->net_namespace == peer->net_namespace &&
-           memcmp(mine->boot_id, peer->boot_id, sizeof(mine->boot_id)) == 0;
+    if (!(mine->transports & peer->transports & offered))
+        return "one of them has no shared memory";
+    if (memcmp(mine->boot_id, peer->boot_id, sizeof(mine->boot_id)) != 0)
+        return "they are on different hosts";
+    if (mine->net_namespace != peer->net_namespace)
+        return "they are in different network namespaces";
+    return mine->uid == peer->uid ? NULL : "they belong to different users";
 }
 
 static spr_status shm_connect(struct spr_transport *base, int peer,
@@ -332,7 +334,7 @@ const struct spr_transport_ops spr_transport_shm = {
     .name = "shm",
     .open = shm_open,
     .address = shm_address,
-    .usable = shm_usable,
+    .unusable = shm_unusable,
     .connect = shm_connect,
     .send = shm_send,
     .release = spr_shm_release,

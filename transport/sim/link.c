@@ -311,13 +311,11 @@ static void sim_address(struct spr_transport *t, void *address)
     memset(address, 0, SPR_ADDRESS_BYTES);
 }
 
-static bool sim_usable(struct spr_transport *t, const struct spr_peer_info *mine,
-                       const struct spr_peer_info *peer)
+static const char *sim_unusable(const struct spr_peer_info *mine, const struct spr_peer_info *peer)
 {
-    (void)t;
     (void)mine;
     (void)peer;
-    return true;
+    return NULL;
 }
 
 static spr_status sim_unopened(const struct spr_transport_params *params,
@@ -398,7 +396,7 @@ const struct spr_transport_ops spr_sim_ops = {
     .name = "sim",
     .open = sim_unopened,
     .address = sim_address,
-    .usable = sim_usable,
+    .unusable = sim_unusable,
     .connect = sim_connect,
     .send = sim_send,
     .release = sim_release,

@@ -135,21 +135,22 @@ static bool find_address(const struct spr_tcp_twin *twin, const struct spr_peer_
     return offers(peer, twin->index, a) || offers(peer, twin->other, a);
 }
 
-bool spr_tcp_usable(struct spr_transport *t, const struct spr_peer_info *mine,
-                    const struct spr_peer_info *peer)
+const char *spr_tcp_unusable(const struct spr_tcp_twin *twin, const struct spr_peer_info *mine,
+                             const struct spr_peer_info *peer)
 {
-    const struct spr_tcp_twin *twin = spr_tcp_of(t)->twin;
     struct spr_tcp_address theirs, ours, other;
 
     if (!find_address(twin, peer, &theirs) || !find_address(twin, mine, &ours))
-        return false;
+        return "one of them has no TCP address";
     /* Both ends have to come to the same answer. Kinds may differ when there is no common one. */
-    if (!offers(peer, twin->index, &other) && offers(mine, twin->other, &other))
-        return false;
-    if (!offers(mine, twin->index, &other) && offers(peer, twin->other, &other))
-        return false;
-    return theirs.family == ours.family &&
-           ((!theirs.loopback && !ours.loopback) || spr_peer_same_host(mine, peer));
+    if ((!offers(peer, twin->index, &other) && offers(mine, twin->other, &other)) ||
+        (!offers(mine, twin->index, &other) && offers(peer, twin->other, &other)))
+        return "only one of them has it";
+    if (theirs.family != ours.family)
+        return "one of them uses IPv4, the other one IPv6";
+    if ((theirs.loopback || ours.loopback) && !spr_peer_same_host(mine, peer))
+        return "the loopback interface does not lead to another host";
+    return NULL;
 }
 
 /* Links -----------------------------------------------------------------------------------------*/

@@ -109,8 +109,9 @@ spr_status spr_tcp_open(struct spr_tcp *tcp, const struct spr_tcp_twin *twin,
 /* Close and free everything but tcp itself. Links that are up say end of file. */
 void spr_tcp_close(struct spr_tcp *tcp);
 void spr_tcp_address(struct spr_transport *t, void *address);
-bool spr_tcp_usable(struct spr_transport *t, const struct spr_peer_info *mine,
-                    const struct spr_peer_info *peer);
+/* For a twin's unusable(). */
+const char *spr_tcp_unusable(const struct spr_tcp_twin *twin, const struct spr_peer_info *mine,
+                             const struct spr_peer_info *peer);
 spr_status spr_tcp_connect(struct spr_transport *t, int peer, const struct spr_peer_info *info,
                            struct spr_link **link, struct spr_error *error);
 void spr_tcp_send(struct spr_link *link, struct spr_tx *tx);

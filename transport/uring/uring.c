@@ -174,12 +174,17 @@ static spr_status open_transport(const struct spr_transport_params *params,
     return SPR_OK;
 }
 
+static const char *unusable(const struct spr_peer_info *mine, const struct spr_peer_info *peer)
+{
+    return spr_tcp_unusable(&twin, mine, peer);
+}
+
 const struct spr_transport_ops spr_transport_uring = {
     .name = "uring",
     .seals = true,
     .open = open_transport,
     .address = spr_tcp_address,
-    .usable = spr_tcp_usable,
+    .unusable = unusable,
     .connect = spr_tcp_connect,
     .send = spr_tcp_send,
     .release = spr_tcp_release,

@@ -372,10 +372,12 @@ spr_status spr_mesh_connect(struct spr_mesh *m, int peer, const struct spr_peer_
 {
     const struct spr_transport_ops *ops = m->transport->ops;
     struct spr_peer_info here = disguise(mine), there = disguise(theirs);
+    const char *why_not = ops->unusable(&here, &there);
     spr_status status;
 
-    if (!ops->usable(m->transport, &here, &there))
-        return spr_error_set(error, SPR_ERR_UNSUPPORTED, peer, "its address cannot be reached");
+    if (why_not)
+        return spr_error_set(error, SPR_ERR_UNSUPPORTED, peer, "its address cannot be reached: %s",
+                             why_not);
     status = ops->connect(m->transport, peer, &there, &m->peers[peer].link, error);
     if (status == SPR_OK) {
         m->peers[peer].link->channel = m;

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "collectives/choice.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+const struct spr_transport_kind spr_transport_kinds[] = {
+    {"shm", SPR_T_SHM, &spr_transport_shm},
+#ifdef HAVE_URING
+    {"uring", SPR_T_URING, &spr_transport_uring},
+#endif
+    {"epoll", SPR_T_EPOLL, &spr_transport_epoll},
+};
+const size_t spr_transport_kinds_count = SPR_ARRAY_LEN(spr_transport_kinds);
+
+static bool is_tcp(int id) { return id != SPR_T_SHM; }
+
+/* Is `name` in the comma-separated list? */
+static bool listed(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
+        if (!strncmp(p, name, n) && (p[n] == ',' || p[n] == '\0'))
+            return true;
+    return false;
+}
+
+/* self is there in any case; a rank alone may ask for nothing else. */
+spr_status spr_comm_check_transports(const char *list, struct spr_error *error)
+{
+    char word[32], names[64] = "auto,self";
+
+    for (size_t i = 0; i < spr_transport_kinds_count; i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), ",%s",
+                 spr_transport_kinds[i].name);
+    for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(p, ","), p);
+        if (!listed(names, word))
+            return spr_error_set(error, SPR_ERR_INVALID, -1,
+                                 "unknown transport '%s' in '%s': there is %s", word, list, names);
+    }
+    return SPR_OK;
+}
+
+static spr_status open_one(spr_comm *comm, const struct spr_transport_kind *kind, bool asked_for,
+                           struct spr_transport_offer *offer, struct spr_error *error)
+{
+    struct spr_transport_params params = spr_comm_transport_params(comm);
+    struct spr_error reason = {0};
+    struct spr_transport *t = NULL;
+    spr_status status;
+
+    params.key = &comm->key;
+    params.loopback_only = comm->key.secret_bytes == 0 && !comm->options.insecure;
+    params.one_thread = comm->options.progress == 0;
+    status = kind->ops->open(&params, &t, &reason);
+    if (status == SPR_OK) {
+        comm->transports[comm->transport_count++] = t;
+        offer->open = true;
+        return SPR_OK;
+    }
+    offer->refused = true;
+    snprintf(offer->why_not, sizeof offer->why_not, "%s", reason.text);
+    if (asked_for || status == SPR_ERR_INVALID) {
+        *error = reason;
+        return spr_error_set(error, status, comm->rank, "transport %s: %s", kind->name,
+                             spr_status_string(status));
+    }
+    comm->counters.fallbacks++;
+    spr_trace_add(comm->trace, spr_monotonic_ns(), SPR_EV_FALLBACK, -1,
+                  spr_trace_word(comm->trace, kind->name), 0, 0);
+    spr_warn(SPR_SUB_INIT, "transport %s cannot be used: %s", kind->name, reason.text);
+    return SPR_OK;
+}
+
+/* shm, and one of the two TCP twins: epoll only where io_uring is not wanted or refused. */
+spr_status spr_comm_open_transports(spr_comm *comm, struct spr_transport_offer *offers,
+                                    struct spr_error *error)
+{
+    const char *list = comm->options.transports;
+    bool any = listed(list, "auto"), have_tcp = false;
+    int without = comm->transport_count;
+    spr_status status = SPR_OK;
+
+    for (size_t k = 0; status == SPR_OK && k < spr_transport_kinds_count; k++) {
+        const struct spr_transport_kind *kind = &spr_transport_kinds[k];
+        struct spr_transport_offer unseen, *offer = offers ? &offers[k] : &unseen;
+        bool tcp = is_tcp(kind->id), asked_for = listed(list, kind->name);
+        bool has_twin = kind->id == SPR_T_URING && (any || listed(list, "epoll"));
+        *offer = (struct spr_transport_offer){0};
+        if (!asked_for && !any) {
+            snprintf(offer->why_not, sizeof offer->why_not, "not among the transports asked for");
+        } else if (tcp && have_tcp) {
+            snprintf(offer->why_not, sizeof offer->why_not, "not needed: uring can be used");
+        } else {
+            status = open_one(comm, kind, asked_for && !has_twin, offer, error);
+            have_tcp |= tcp && offer->open;
+            comm->thread_only |= offer->open && kind->id == SPR_T_URING;
+        }
+    }
+    if (status == SPR_OK && comm->transport_count == without)
+        status = spr_error_set(error, SPR_ERR_UNSUPPORTED, comm->rank, "no transport of '%s' works",
+                               list);
+    return status;
+}
+
+const struct spr_transport_kind *spr_transport_choose(const struct spr_peer_info *mine,
+                                                      const struct spr_peer_info *peer,
+                                                      const char **why_not)
+{
+    const struct spr_transport_kind *chosen = NULL;
+
+    for (size_t k = 0; k < spr_transport_kinds_count; k++) {
+        const struct spr_transport_kind *kind = &spr_transport_kinds[k];
+        const char *reason = NULL;
+        if (!chosen)
+            /* Both ends come to the same answer; the TCP twins reach each other. */
+            reason = mine->transports >> kind->id & 1 ? kind->ops->unusable(mine, peer)
+                                                      : "it is not open here";
+        if (!chosen && !reason)
+            chosen = kind;
+        if (why_not)
+            why_not[k] = reason;
+    }
+    return chosen;
+}
