@@ -202,8 +202,15 @@ test_programs += tests/cli/test_sparring_perf
 tests_cli_test_sparring_perf_LDADD = $(CMOCKA_LIBS)
 test_scripts += tests/cli/test_compare.sh
 
+# Run in a virtual machine that has soft-RoCE, one after the other in one boot, by `make check-vm` only.
+# VM_TESTS can also name programs of test_programs; these are then run on both.
+vm_programs =
+vm_scripts = tests/vm/test_soft_roce.sh
+VM_TESTS = $(vm_programs) $(vm_scripts)
+EXTRA_DIST += tests/vm/run $(vm_scripts)
+
 if HAVE_CMOCKA
-check_PROGRAMS += $(test_programs)
+check_PROGRAMS += $(test_programs) $(vm_programs)
 TESTS += $(test_programs)
 endif
 TESTS += $(test_scripts)

@@ -35,7 +35,7 @@ def job_command(words, environment, folder):
 
 
 def kept_folders(paths):
-    """Entries of the host's /tmp, /run and /dev/shm that these paths need; guests have their own."""
+    """Entries of the host's /tmp, /run, /dev/shm that these paths need; guests have their own."""
     kept = set()
     for path in paths:
         for base in ("/tmp/", "/run/", "/dev/shm/"):
@@ -58,15 +58,24 @@ class Guest:
         self.process = None
         os.makedirs(self.job)
 
-    def write_job(self, settings, kept, command):
+    def write_job(self, settings, kept, written, command):
         with open(self.job + "/settings", "w", encoding="utf-8") as file:
             file.writelines(
                 "%s=%s\n" % (name, shlex.quote(str(value))) for name, value in settings.items()
             )
-        with open(self.job + "/kept", "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.writelines(path + "\n" for path in kept)
+        for name, paths in (("kept", kept), ("written", written)):
+            with open(
+                os.path.join(self.job, name), "w", encoding="utf-8", errors="surrogateescape"
+            ) as file:
+                file.writelines(path + "\n" for path in paths)
         with open(self.job + "/command", "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(command)
+
+    def shares(self, options):
+        yield "host", "/", "on"
+        yield "job", self.job, "on"
+        for number, path in enumerate(options.write):
+            yield "write%d" % number, path, "off"
 
     def start(self, options, kernel, initrd, accelerator):
         words = [
@@ -95,11 +104,11 @@ class Guest:
             "-append",
             BOOT_LINE,
         ]
-        for tag, path in (("host", "/"), ("job", self.job)):
+        for tag, path, access in self.shares(options):
             words += [
                 "-virtfs",
-                "local,path=%s,mount_tag=%s,security_model=none,readonly=on,multidevs=remap"
-                % (path.replace(",", ",,"), tag),
+                "local,path=%s,mount_tag=%s,security_model=none,readonly=%s,multidevs=remap"
+                % (path.replace(",", ",,"), tag, access),
             ]
         words += [
             "-netdev",

@@ -58,7 +58,8 @@ class Run:
                 "mtu": 9000,
                 "addresses_0": "10.9.0.1/24 fd09::1/64",
             },
-            kept_folders([os.getcwd()] + self.options.command),
+            kept_folders([os.getcwd()] + self.options.write + self.options.command),
+            self.options.write,
             job_command(self.options.command, environment, os.getcwd()),
         )
         detail("starting QEMU with %s" % os.path.basename(where))

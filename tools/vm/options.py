@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The command line: a table of options, from which parsing and --help come."""
+import os
 import re
 
 from .say import Failure
@@ -32,6 +33,11 @@ def memory(text):
     return size if 256 << 20 <= size <= 1 << 40 else None
 
 
+def folder(text):
+    path = os.path.realpath(text)
+    return path if os.path.isdir(path) and "\n" not in path and path != "/" else None
+
+
 # name, letter, argument, (parser, what it wants), default, help
 OPTIONS = (
     ("smp", "", "C", number(1, 64), 2, "CPUs of the guest [2]"),
@@ -42,6 +48,14 @@ OPTIONS = (
         (memory, "a size of at least 256M, such as 512M or 3G"),
         2 << 30,
         "memory of the guest [2G]",
+    ),
+    (
+        "write",
+        "",
+        "DIR",
+        (folder, "a folder other than /"),
+        [],
+        "let the guest write there; elsewhere it only reads (repeatable)",
     ),
     (
         "timeout",
@@ -61,7 +75,11 @@ class Options:
     def __init__(self):
         self.command = []
         for name, _, _, _, default, _ in OPTIONS:
-            setattr(self, name.replace("-", "_"), default)
+            setattr(
+                self,
+                name.replace("-", "_"),
+                list(default) if isinstance(default, list) else default,
+            )
 
 
 def wrong(text):
@@ -118,7 +136,8 @@ def parse(words):
         taken = parser[0](value)
         if taken is None:
             raise Failure("%s wants %s, not '%s'" % (word, parser[1], value), 2)
-        setattr(options, name.replace("-", "_"), taken)
+        old = getattr(options, name.replace("-", "_"))
+        setattr(options, name.replace("-", "_"), old + [taken] if isinstance(old, list) else taken)
     if not words:
         raise wrong("no command to run")
     options.command = words
