@@ -262,8 +262,9 @@ class Sparring:
 
 
 class Link:
-    """What iperf3 moves from host 1 to host 0, as the time of the least that a dense allreduce
-    has to send and receive: 2(P-1)/P of the vector."""
+    """What iperf3 moves from the last host to the first, as the time of the least that a dense
+    allreduce has to send and receive: 2(P-1)/P of the vector. Two ranks on one host share its
+    CPUs: both send and receive there, and the rate is half of what both move together."""
 
     kind = "limit"
 
@@ -274,14 +275,19 @@ class Link:
     def measure(self):
         """One run of three seconds."""
         hosts = self.tools.hosts
+        last = self.work.hosts[-1]
+        both = ["--bidir"] if last == 0 else []
         server = Job(hosts, [Task(0, ["iperf3", "--server", "--one-off", "--forceflush"])])
         try:
             server.watch(lambda: "listening" in read_output(server), 10)
-            text = hosts.call(1, ["iperf3", "--client", hosts.address(0), "--time", "3", "--omit",
-                                  "1", "--json"], 30)
+            text = hosts.call(last, ["iperf3", "--client", hosts.address(0), "--time", "3",
+                                     "--omit", "1", "--json", *both], 30)
         finally:
             server.close()
-        rate = json.loads(text)["end"]["sum_received"]["bits_per_second"]
+        end = json.loads(text)["end"]
+        rate = end["sum_received"]["bits_per_second"]
+        if both:
+            rate = (rate + end["sum_received_bidir_reverse"]["bits_per_second"]) / 2
         ranks = len(self.work.hosts)
         least = 2 * (ranks - 1) / ranks * self.work.elements * 4
         us = least * 8 / rate * 1e6

@@ -118,6 +118,8 @@ def local_rows(tools, options):
         Row("local-openmpi-shm", "Open MPI, self,vader", "local",
             OpenMPI(tools, long, every, "vader"), rounds),
         Row("local-shm", "Sparring, shared memory", "local", sparring(long, "shm"), rounds),
+        Row("local-limit", "TCP's limit, n both ways over iperf3's rate", "local",
+            Link(tools, long), rounds),
         Row("local-openmpi-tcp", "Open MPI, self,tcp", "local",
             OpenMPI(tools, long, every, "tcp"), rounds),
         Row("local-gloo", "Gloo, TCP", "local", Gloo(tools, long), rounds),
