@@ -6,17 +6,53 @@ tools_libs = libsparring.la base/libspr-base.la $(JANSSON_LIBS) $(spr_system_lib
 
 dist_noinst_SCRIPTS = tools/setup tools/check tools/demo
 
-# A virtual machine with RDMA; Python, and sh inside the guest.
-dist_noinst_SCRIPTS += tools/sparring-vm
-EXTRA_DIST += \
+# A virtual machine with RDMA. The script finds vm/ and the programs in C beside itself, also through a link.
+dist_pkglibexec_SCRIPTS = tools/sparring-vm
+vmdir = $(pkglibexecdir)/vm
+dist_vm_DATA = \
 	tools/vm/__init__.py \
+	tools/vm/accelerator.py \
+	tools/vm/actions.py \
+	tools/vm/caller.py \
+	tools/vm/door.py \
 	tools/vm/guest.py \
 	tools/vm/image.py \
 	tools/vm/init \
 	tools/vm/kernel.py \
 	tools/vm/main.py \
+	tools/vm/network.py \
 	tools/vm/options.py \
-	tools/vm/say.py
+	tools/vm/port.py \
+	tools/vm/program.py \
+	tools/vm/run.py \
+	tools/vm/say.py \
+	tools/vm/script.py \
+	tools/vm/signals.py \
+	tools/vm/sink.py \
+	tools/vm/terminal.py
+pkglibexec_PROGRAMS += tools/sparring-vm-agent tools/sparring-vm-switch
+tools_sparring_vm_agent_LDADD =
+tools_sparring_vm_agent_SOURCES = \
+	tools/vm/agent.c \
+	tools/vm/buffer.c \
+	tools/vm/buffer.h \
+	tools/vm/session.c \
+	tools/vm/session.h \
+	tools/vm/wire.h
+tools_sparring_vm_switch_LDADD =
+tools_sparring_vm_switch_SOURCES = tools/vm/switch.c
+
+# In a build folder apart from the sources, a link to the script; and one in bindir, relative to it.
+all-local:
+	$(AM_V_at)[ -e tools/sparring-vm ] || ln -s '$(abs_top_srcdir)/tools/sparring-vm' tools/sparring-vm
+distclean-vm:
+	-[ ! -L tools/sparring-vm ] || rm -f tools/sparring-vm
+install-exec-local:
+	$(AM_V_at)$(MKDIR_P) '$(DESTDIR)$(bindir)'
+	$(AM_V_at)ln -sfr '$(DESTDIR)$(pkglibexecdir)/sparring-vm' '$(DESTDIR)$(bindir)/sparring-vm'
+uninstall-local:
+	$(AM_V_at)rm -f '$(DESTDIR)$(bindir)/sparring-vm'
+.PHONY: distclean-vm
 
 # Readers of the flight recorder; they need base/ and nothing else of the library.
 noinst_LTLIBRARIES += tools/libspr-trace.la

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""One guest: its QEMU process, and the ports through which it speaks."""
+"""One guest: its QEMU process, the agent in it, and the monitor of QEMU."""
 import ctypes
+import json
 import os
 import shlex
 import signal
@@ -8,8 +9,8 @@ import socket
 import subprocess
 
 from .kernel import program
+from .port import Port
 
-PORTS = ("out", "err", "end")
 # Nothing that the kernel could spend time on; the clock of the host needs no check.
 BOOT_LINE = (
     "console=ttyS0 quiet panic=-1 rdinit=/init tsc=reliable no_timer_check mitigations=off "
@@ -19,19 +20,21 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent():
-    """In the child: QEMU does not outlive sparring-vm, whatever ends that."""
+    """In a child: it does not outlive sparring-vm, whatever ends that."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def job_command(words, environment, folder):
-    """A shell script that runs the command as it would run here."""
-    lines = []
-    for name, value in environment.items():
-        if name.isidentifier() and name.isascii():
-            lines.append("export %s=%s" % (name, shlex.quote(value)))
-    lines.append("cd %s || exit 1" % shlex.quote(folder))
-    lines.append("exec %s" % " ".join(shlex.quote(word) for word in words))
-    return "\n".join(lines) + "\n"
+def spawn(words, fds, log):
+    """A process that no signal of the terminal reaches."""
+    return subprocess.Popen(
+        words,
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=log,
+        pass_fds=fds,
+        start_new_session=True,
+        preexec_fn=die_with_parent,
+    )
 
 
 def kept_folders(paths):
@@ -46,103 +49,93 @@ def kept_folders(paths):
     return sorted(kept)
 
 
+def addresses(guest, rail):
+    return "10.9.%d.%d" % (rail, guest + 1), "fd09:0:0:%x::%x" % (rail, guest + 1)
+
+
 class Guest:
-    """Started by start(); ends when its command has ended, or by stop()."""
+    """start() boots it; ready is set by whoever hears its agent say so."""
 
     def __init__(self, number, folder):
         self.number = number
         self.folder = os.path.join(folder, "guest%d" % number)
         self.console = os.path.join(self.folder, "console")
         self.job = os.path.join(self.folder, "job")
-        self.ports = {}
-        self.process = None
+        self.port = self.monitor = self.process = None
+        self.ready = False
+        self.killed = False  # on purpose
+        self.gone = False
         os.makedirs(self.job)
 
-    def write_job(self, settings, kept, written, command):
+    def write_job(self, settings, lists):
+        """For tools/vm/init: variables of the shell, and files with one path on a line."""
+        for name, paths in lists.items():
+            with open(os.path.join(self.job, name), "wb") as file:
+                file.writelines(os.fsencode(path) + b"\n" for path in paths)
         with open(self.job + "/settings", "w", encoding="utf-8") as file:
-            file.writelines(
-                "%s=%s\n" % (name, shlex.quote(str(value))) for name, value in settings.items()
-            )
-        for name, paths in (("kept", kept), ("written", written)):
-            with open(
-                os.path.join(self.job, name), "w", encoding="utf-8", errors="surrogateescape"
-            ) as file:
-                file.writelines(path + "\n" for path in paths)
-        with open(self.job + "/command", "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(command)
+            for name, value in settings.items():
+                file.write("%s=%s\n" % (name, shlex.quote(str(value))))
 
     def shares(self, options):
+        """(tag, path, read only) of the folders that it sees."""
         yield "host", "/", "on"
         yield "job", self.job, "on"
         for number, path in enumerate(options.write):
             yield "write%d" % number, path, "off"
 
-    def start(self, options, kernel, initrd, accelerator):
-        words = [
-            program("qemu-system-x86_64", "qemu-system-x86"),
-            "-M",
-            "q35",
-            "-nodefaults",
-            "-no-user-config",
-            "-accel",
-            accelerator,
-            "-cpu",
-            "host" if accelerator == "kvm" else "max",
-            "-smp",
-            str(options.smp),
-            "-m",
-            "%dM" % (options.mem >> 20),
-            "-display",
-            "none",
-            "-no-reboot",
-            "-serial",
-            "file:" + self.console,
-            "-kernel",
-            kernel + "/vmlinux",
-            "-initrd",
-            initrd,
-            "-append",
-            BOOT_LINE,
-        ]
-        for tag, path, access in self.shares(options):
-            words += [
-                "-virtfs",
+    def words(self, options, kernel, initrd, accelerator):
+        words = [program("qemu-system-x86_64", "qemu-system-x86")]
+        words += ["-M", "q35", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
+        words += ["-accel", "kvm" if accelerator == "kvm" else "tcg,thread=multi"]
+        words += ["-cpu", "host" if accelerator == "kvm" else "max"]
+        words += ["-smp", str(options.smp), "-m", "%dM" % (options.mem >> 20)]
+        words += ["-kernel", kernel + "/vmlinux", "-initrd", initrd, "-append", BOOT_LINE]
+        words += ["-serial", "file:" + self.console.replace(",", ",,")]
+        words += ["-device", "virtio-rng-pci", "-device", "virtio-serial-pci"]
+        for tag, path, read_only in self.shares(options):
+            words.append("-virtfs")
+            words.append(
                 "local,path=%s,mount_tag=%s,security_model=none,readonly=%s,multidevs=remap"
-                % (path.replace(",", ",,"), tag, access),
-            ]
-        words += [
-            "-netdev",
-            "hubport,hubid=0,id=net0",
-            "-device",
-            "virtio-net-pci,netdev=net0,romfile=,mac=52:54:00:09:00:%02x" % (self.number + 1),
-            "-device",
-            "virtio-rng-pci",
-            "-device",
-            "virtio-serial-pci",
-        ]
-        theirs = []
-        for port in PORTS:
-            ours, their = socket.socketpair()
-            self.ports[port] = ours
-            theirs.append(their)
-            words += [
-                "-chardev",
-                "socket,id=%s,fd=%d" % (port, their.fileno()),
-                "-device",
-                "virtserialport,chardev=%s,name=%s" % (port, port),
-            ]
-        with open(self.folder + "/qemu", "wb") as log:
-            self.process = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=[their.fileno() for their in theirs],
-                start_new_session=True,
-                preexec_fn=die_with_parent,
+                % (path.replace(",", ",,"), tag, read_only)
             )
-        for their in theirs:
-            their.close()
+        return words
+
+    def names(self):
+        return {str(self.number), "guest%d" % self.number} | set(addresses(self.number, 0))
+
+    def start(self, words, network):
+        """network: for each rail a socket, or None where nobody else is."""
+        agent, their_agent = socket.socketpair()
+        monitor, their_monitor = socket.socketpair()
+        fds = [their_agent.fileno(), their_monitor.fileno()]
+        words += ["-chardev", "socket,id=agent,fd=%d" % fds[0]]
+        words += ["-device", "virtserialport,chardev=agent,name=agent"]
+        words += ["-chardev", "socket,id=monitor,fd=%d" % fds[1]]
+        words += ["-mon", "chardev=monitor,mode=control"]
+        for rail, stream in enumerate(network):
+            if stream is None:
+                words += ["-netdev", "hubport,hubid=%d,id=net%d" % (rail, rail)]
+            else:
+                words += ["-netdev", "socket,fd=%d,id=net%d" % (stream.fileno(), rail)]
+                fds.append(stream.fileno())
+            address = "52:54:00:09:%02x:%02x" % (rail, self.number + 1)
+            device = "virtio-net-pci,netdev=net%d,id=nic%d,mac=%s,romfile=" % (rail, rail, address)
+            words += ["-device", device]
+        with open(self.folder + "/qemu", "wb") as log:
+            self.process = spawn(words, fds, log)
+        their_agent.close()
+        their_monitor.close()
+        self.port = Port(agent)
+        self.monitor = monitor
+        self.monitor.setblocking(False)
+        self.tell_monitor("qmp_capabilities")
+
+    def tell_monitor(self, command, **arguments):
+        try:
+            line = json.dumps({"execute": command, "arguments": arguments}) + "\n"
+            self.monitor.sendall(line.encode())
+        except OSError:
+            pass  # the guest is gone, which others notice
 
     def stop(self):
         if self.process is not None:

@@ -3,10 +3,12 @@
 
 It is built once for a kernel and kept in the cache, named by a hash of all that went into it.
 """
+import contextlib
 import glob
 import hashlib
 import os
 import stat
+import time
 
 from .kernel import program
 from .say import Failure
@@ -23,7 +25,8 @@ MODULES = (
     "rdma_rxe",
     "rdma_ucm",
 )
-APPLETS = ("sh", "cat", "chroot", "cp", "insmod", "ip", "ln", "mkdir", "mount", "poweroff")
+UNUSED_SECONDS = 7 * 86400  # then an archive is removed
+APPLETS = ("sh", "cat", "chroot", "cp", "insmod", "ip", "ln", "mkdir", "mount", "sleep")
 
 
 def module_files(kernel):
@@ -80,10 +83,15 @@ def build(kernel, cache):
     )
     archive += cpio_entry(0, "TRAILER!!!", 0, b"")
     path = os.path.join(cache, "initrd-%s.cpio" % hashlib.sha256(archive).hexdigest()[:16])
-    if not os.path.exists(path):
-        for old in glob.glob(os.path.join(cache, "initrd-*.cpio")):
-            os.unlink(old)
-        with open("%s.%d" % (path, os.getpid()), "wb") as file:
-            file.write(archive)
-        os.rename(file.name, path)
+    if os.path.exists(path):
+        os.utime(path)
+        return path
+    for old in glob.glob(os.path.join(cache, "initrd-*")):
+        # Another release of this program may be about to use a newer one.
+        with contextlib.suppress(OSError):
+            if os.stat(old).st_mtime < time.time() - UNUSED_SECONDS:
+                os.unlink(old)
+    with open("%s.%d" % (path, os.getpid()), "wb") as file:
+        file.write(archive)
+    os.rename(file.name, path)
     return path

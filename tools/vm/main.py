@@ -1,146 +1,101 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """sparring-vm from the command line to its exit code."""
+import fcntl
+import glob
 import os
-import selectors
 import shutil
-import signal
 import sys
 import tempfile
-import time
 
-from . import image, kernel, options as command_line, say
-from .guest import Guest, job_command, kept_folders
+from . import accelerator, caller, image, kernel, options as command_line, say
+from .guest import Guest, kept_folders
+from .network import Network
+from .run import Run
 from .say import Failure, detail
+from .signals import Ended, Signals
 
 
-class Ended(Exception):
-    """By a signal."""
-
-    def __init__(self, number):
-        super().__init__()
-        self.number = number
-
-
-def on_signal(number, _frame):
-    raise Ended(number)
+def helper(folder, name):
+    path = os.path.join(folder, name)
+    if not os.access(path, os.X_OK):
+        raise Failure("%s is missing: build it with make" % path)
+    return path
 
 
-def write_all(fd, data):
-    while data:
-        data = data[os.write(fd, data) :]
+def settings(guest, options, agent, where):
+    """What tools/vm/init of a guest has to know."""
+    return {
+        "guest": guest.number,
+        "guests": options.guests,
+        "rails": " ".join(str(rail) for rail in range(options.rails)),
+        "mtu": options.mtu,
+        "netem": " ".join(options.netem or []),
+        "agent": agent,
+        "kernel": where,
+    }
 
 
-class Run:
-    """The guests of one call, until they have ended."""
-
-    def __init__(self, options, folder):
-        self.options = options
-        self.guest = Guest(0, folder)
-        self.selector = selectors.DefaultSelector()
-        self.start = time.monotonic()
-        self.status = None
-        self.ready = False
-        self.words = b""
-
-    def boot(self):
-        cache = kernel.cache_folder()
-        where = kernel.find(cache)
-        initrd = image.build(where, cache)
-        environment = dict(os.environ)
-        environment.setdefault("SPARRING_TIME_FACTOR", "15")
-        environment.update(
-            SPARRING_VM_GUEST="0", SPARRING_VM_GUESTS="1", SPARRING_VM_ADDRESSES="10.9.0.1"
-        )
-        self.guest.write_job(
-            {
-                "host_name": "guest0",
-                "rails": "0",
-                "mtu": 9000,
-                "addresses_0": "10.9.0.1/24 fd09::1/64",
-            },
-            kept_folders([os.getcwd()] + self.options.write + self.options.command),
-            self.options.write,
-            job_command(self.options.command, environment, os.getcwd()),
-        )
-        detail("starting QEMU with %s" % os.path.basename(where))
-        self.start = time.monotonic()
-        self.guest.start(self.options, where, initrd, "tcg,thread=multi")
-        for port, stream in self.guest.ports.items():
-            self.selector.register(stream, selectors.EVENT_READ, port)
-
-    def hear(self, port, data):
-        if port != "end":
-            write_all(1 if port == "out" else 2, data)
-            return
-        self.words += data
-        while b"\n" in self.words:
-            line, self.words = self.words.split(b"\n", 1)
-            word, _, rest = line.decode(errors="replace").partition(" ")
-            if word == "ready":
-                self.ready = True
-                detail("the guest is up after %.1f s" % (time.monotonic() - self.start))
-            elif word == "end":
-                self.status = int(rest)
-            elif word == "failed":
-                raise Failure("the guest cannot be used: " + rest)
-
-    def wait(self):
-        """Until the command has ended and all it wrote is here."""
-        deadline = self.start + self.options.timeout if self.options.timeout else None
-        while self.selector.get_map():
-            if deadline is not None and time.monotonic() >= deadline:
-                say.say("the time is over (--timeout %g)" % self.options.timeout)
-                return 124
-            left = None if deadline is None else deadline - time.monotonic()
-            events = self.selector.select(0 if self.status is not None else left)
-            if self.status is not None and not events:
-                detail("the command has ended after %.1f s" % (time.monotonic() - self.start))
-                return self.status
-            for key, _ in events:
-                data = key.fileobj.recv(65536)
-                if data:
-                    self.hear(key.data, data)
-                else:
-                    self.selector.unregister(key.fileobj)
-        if self.status is not None:
-            return self.status
-        self.guest.process.wait()
-        raise Failure(
-            "the guest ended %s: %s"
-            % (
-                "before the command did" if self.ready else "while it started",
-                self.guest.evidence(),
-            )
-        )
-
-
-def run(options):
+def make_folder():
+    """A private folder. Those of runs that were killed are removed: nobody holds their locks."""
+    for lock in glob.glob(os.path.join(tempfile.gettempdir(), "sparring-vm.*", "lock")):
+        try:
+            with open(lock, "w", encoding="ascii") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(os.path.dirname(lock), ignore_errors=True)
+        except OSError:
+            pass
     folder = tempfile.mkdtemp(prefix="sparring-vm.")
-    job = Run(options, folder)
+    lock = os.open(os.path.join(folder, "lock"), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return folder
+
+
+def run(options, helpers, signals):
+    agent, switch = (helper(helpers, "sparring-vm-" + name) for name in ("agent", "switch"))
+    cache = kernel.cache_folder()
+    where = kernel.find(cache)
+    initrd = image.build(where, cache)
+    chosen = accelerator.choose(options.accel, where, initrd, cache)
+    folder = make_folder()
+    guests, network, job = [], None, None
     try:
-        job.boot()
-        return job.wait()
+        network = Network(options.guests, options.rails, switch, folder)
+        paths = [os.getcwd(), agent, where] + options.write + options.command
+        detail("starting %d with %s, %s" % (options.guests, os.path.basename(where), chosen))
+        for number in range(options.guests):
+            guest = Guest(number, folder)
+            guest.write_job(
+                settings(guest, options, agent, where),
+                {"kept": kept_folders(paths), "written": options.write},
+            )
+            guests.append(guest)
+            guest.start(guest.words(options, where, initrd, chosen), network.sockets[number])
+            network.hand_over(number)
+        job = Run(options, guests, network, folder, accelerator.TIME_FACTOR[chosen])
+        return job.loop(signals)
     finally:
-        job.guest.stop()
+        for part in [job] + guests + [network]:
+            if part is not None:
+                part.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def main(words, version):
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, on_signal)
+def main(words, version, helpers):
+    signals = Signals()
     try:
+        if words[:1] == ["exec"]:
+            return caller.run_in_guest(words[1:])
+        if words[:1] == ["control"]:
+            return caller.control(words[1:])
         options = command_line.parse(words)
-        if not isinstance(options, command_line.Options):
-            print("sparring-vm (Sparring) %s" % version if options is True else options)
+        if options.help or options.version:
+            print(command_line.help_text() if options.help else "sparring-vm (Sparring) " + version)
+            sys.stdout.flush()
             return 0
         say.verbose = options.verbose
-        return run(options)
+        return run(options, helpers, signals)
     except Failure as failure:
         say.say(failure)
         return failure.code
     except Ended as ended:
         return 128 + ended.number
-    except BrokenPipeError:
-        return 128 + signal.SIGPIPE
-    finally:
-        sys.stdout.flush()

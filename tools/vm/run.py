@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Guests from their start to their end: one loop that waits for all that can happen."""
+import os
+import select
+import signal
+import subprocess
+import time
+from functools import partial
+
+from . import port
+from .actions import Actions
+from .door import Door
+from .guest import addresses
+from .program import Program
+from .say import Failure, detail, say
+from .sink import Sink
+from .terminal import Terminal, may_read
+
+BOOT_SECONDS = 300  # for the start of all guests
+GRACE_SECONDS = 10  # after a signal, until the guests are stopped
+WAITING_MOST = 1 << 20  # bytes of output that nobody takes; then programs have to wait
+
+
+class Run:
+    """The guests of one call, which were started. loop() gives the exit code."""
+
+    def __init__(self, options, guests, network, folder, time_factor):
+        self.options = options
+        self.guests = guests
+        self.folder = folder
+        self.time_factor = time_factor
+        self.programs = {}  # by guest and number
+        self.sinks = []
+        self.codes = {}  # of the command, by guest, in the order in which they came
+        self.result = None  # the exit code, once it is known
+        self.outside = None  # the process of --outside
+        self.door = None
+        self.terminal = None
+        self.last_number = 0
+        self.actions = Actions(self, network)
+        self.events = sorted(options.script, key=lambda event: event.time)
+        self.begun = time.monotonic()
+        self.started = None  # when the command was
+        self.stop_at = None  # after a signal
+        self.stop_code = None
+
+    # ---- Programs ----
+
+    def environment(self, guest=None):
+        """Of programs in a guest, or outside."""
+        environment = dict(os.environ)
+        environment.setdefault("SPARRING_TIME_FACTOR", self.time_factor)
+        environment["SPARRING_VM_GUESTS"] = str(len(self.guests))
+        environment["SPARRING_VM_ADDRESSES"] = " ".join(
+            addresses(one.number, 0)[0] for one in self.guests
+        )
+        environment.pop("SPARRING_VM_SOCKET", None)
+        if guest is None:
+            environment["SPARRING_VM_SOCKET"] = self.door.path
+        else:
+            environment["SPARRING_VM_GUEST"] = str(guest.number)
+            environment["PATH"] = "/run/sparring-vm/bin:" + environment.get("PATH", os.defpath)
+        return environment
+
+    def sink(self, fd, tag=b""):
+        for sink in self.sinks:
+            if sink.fd == fd and sink.tag == tag:
+                return sink
+        self.sinks.append(Sink(fd, tag))
+        return self.sinks[-1]
+
+    def start_program(self, guest, words, streams, ended, folder=None, window=None):
+        """Its standard input is a descriptor or None, the others are sinks."""
+        while (guest.number, self.last_number) in self.programs or self.last_number == 0:
+            self.last_number = (self.last_number + 1) % (1 << 16)
+        program = Program(guest, self.last_number, streams, ended)
+        self.programs[guest.number, self.last_number] = program
+        folder = folder or os.getcwd()
+        program.start(port.order(words, self.environment(guest), folder, window))
+        return program
+
+    def start_command(self):
+        """When all guests are up."""
+        self.started = time.monotonic()
+        detail("the guests are up after %.1f s" % (self.started - self.begun))
+        words = self.options.command
+        if self.options.outside:
+            self.door = Door(self, self.folder)
+            try:
+                self.outside = subprocess.Popen(words, env=self.environment())
+            except OSError as error:
+                raise Failure("cannot run %s: %s" % (words[0], error.strerror), 127) from error
+            return
+        self.terminal = Terminal() if self.options.tty else None
+        window = self.terminal.window() if self.terminal else None
+        for guest in self.guests:
+            tag = b"[%d] " % guest.number if self.options.tag else b""
+            streams = (0 if guest.number == 0 else None, self.sink(1, tag), self.sink(2, tag))
+            self.start_program(guest, words, streams, self.command_ended, window=window)
+
+    def command_ended(self, program, code):
+        """In one guest; code None: the guest was killed."""
+        detail(
+            "guest %d: %s"
+            % (program.guest.number, "gone" if code is None else "exit code %d" % code)
+        )
+        self.codes[program.guest.number] = code
+        if len(self.codes) == len(self.guests):
+            codes = [one for one in self.codes.values() if one is not None]
+            self.result = next((one for one in codes if one), 0 if codes else 128 + signal.SIGKILL)
+
+    # ---- What can happen ----
+
+    def hear(self, guest, what):
+        guest.port.flush()
+        frames = guest.port.receive() if what & ~select.POLLOUT else ()
+        if frames is None:
+            self.lose(guest)
+            return
+        for kind, number, payload in frames:
+            program = self.programs.get((guest.number, number))
+            if kind == port.READY:
+                guest.ready = True
+                if all(one.ready for one in self.guests):
+                    self.start_command()
+            elif kind == port.CONTROL:
+                try:
+                    self.actions.obey(payload.decode(errors="replace"))
+                except Failure as failure:
+                    say("guest %d: %s" % (guest.number, failure))
+            elif program is not None:
+                program.hear(kind, payload)
+                if kind == port.ENDED:
+                    self.programs.pop((guest.number, number), None)
+
+    def lose(self, guest):
+        """Its QEMU is gone."""
+        guest.gone = True
+        if not guest.killed:
+            when = "while it started" if self.started is None else "before it was done"
+            text = "guest %d ended %s: %s" % (guest.number, when, guest.evidence())
+            if self.outside is None:
+                raise Failure(text)
+            say(text)
+        for key in [key for key in self.programs if key[0] == guest.number]:
+            self.programs.pop(key).end(None)
+
+    def write(self, sink, _):
+        sink.write()
+        if sink.broken and sink.fd in (1, 2):
+            self.result = 128 + signal.SIGPIPE
+
+    def look_outside(self):
+        code = self.outside.poll() if self.outside else None
+        if code is not None:
+            self.result = code if code >= 0 else 128 - code
+
+    def take_signals(self, signals, _):
+        for number in signals.read():
+            if number == signal.SIGCHLD:
+                self.look_outside()
+            elif number == signal.SIGWINCH:
+                self.change_windows()
+            else:
+                self.end_by(number)
+
+    def change_windows(self):
+        if self.terminal is not None:
+            for program in self.programs.values():
+                program.change_window(self.terminal.window())
+
+    def end_by(self, number):
+        """A signal: the first one is handed on, the second one ends all."""
+        if self.started is None or self.stop_at is not None:
+            self.result = 128 + number
+            return
+        self.stop_at = time.monotonic() + GRACE_SECONDS
+        self.stop_code = 128 + number
+        for program in self.programs.values():
+            program.signal(number)
+        if self.outside is not None and not (number == signal.SIGINT and os.isatty(0)):
+            self.outside.send_signal(number)  # else the terminal has sent it to both
+
+    def look_at_clock(self):
+        """Does what is due. Returns seconds until the next thing is, or None."""
+        now = time.monotonic()
+        due = []
+        if self.started is None:
+            due.append(self.begun + BOOT_SECONDS)
+            if now >= due[0]:
+                late = next(guest for guest in self.guests if not guest.ready)
+                raise Failure("guest %d does not start: %s" % (late.number, late.evidence()))
+        if self.stop_at is not None:
+            due.append(self.stop_at)
+            if now >= self.stop_at:
+                self.result = self.stop_code
+        if self.options.timeout is not None:
+            due.append(self.begun + self.options.timeout)
+            if now >= due[-1]:
+                say("the time is over (--timeout %g)" % self.options.timeout)
+                self.result = 124
+        while self.started and self.events:
+            due.append(self.started + self.events[0].time)
+            if now < due[-1]:
+                break
+            self.actions.perform(self.events.pop(0).action)
+        return max(0.0, min(due) - now) if due else None
+
+    # ---- The loop ----
+
+    def watched(self, signals):
+        """(descriptor, what poll looks for, function that takes what it found) of everything."""
+        yield signals.fileno(), select.POLLIN, partial(self.take_signals, signals)
+        crowded = sum(len(sink.waiting) for sink in self.sinks) > WAITING_MOST
+        for guest in self.guests:
+            if not guest.gone:
+                events = 0 if crowded else select.POLLIN
+                events |= select.POLLOUT if guest.port.outgoing else 0
+                yield guest.port.fileno(), events, partial(self.hear, guest)
+        for program in self.programs.values():
+            if program.wants_input() and may_read(program.input):
+                yield program.input, select.POLLIN, program.read_input
+        for sink in self.sinks:
+            if sink.waiting:
+                yield sink.fd, select.POLLOUT, partial(self.write, sink)
+        if self.door is not None:
+            yield from self.door.watched()
+
+    def turn(self, signals):
+        poll, calls = select.poll(), {}
+        for fd, events, call in self.watched(signals):
+            poll.register(fd, events)
+            calls[fd] = call
+        seconds = self.look_at_clock()
+        if self.result is None:
+            for fd, what in poll.poll(None if seconds is None else seconds * 1000 + 1):
+                calls[fd](what)
+
+    def loop(self, signals):
+        while self.result is None:
+            self.turn(signals)
+        for sink in self.sinks:
+            if not sink.broken:
+                sink.flush()
+        return self.result
+
+    def stop(self):
+        """Nothing is left behind."""
+        if self.terminal is not None:
+            self.terminal.restore()
+        if self.outside is not None and self.outside.poll() is None:
+            self.outside.terminate()
+            try:
+                self.outside.wait(2)
+            except subprocess.TimeoutExpired:
+                self.outside.kill()
+        if self.door is not None:
+            self.door.close()

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Where output goes: a descriptor that others share, so it is never set to not block."""
+import os
+import select
+
+AT_ONCE = select.PIPE_BUF  # a descriptor that poll calls writable takes as much without blocking
+
+
+class Sink:
+    """Bytes for one descriptor. With a tag, whole lines with that in front."""
+
+    def __init__(self, fd, tag=b""):
+        self.fd = fd
+        self.tag = tag
+        self.line = b""  # the beginning of one
+        self.waiting = bytearray()
+        self.broken = False
+
+    def put(self, data):
+        if self.tag:
+            lines = (self.line + data).split(b"\n")
+            self.line = lines.pop()
+            data = b"".join(self.tag + line + b"\n" for line in lines)
+        self.waiting += data
+
+    def end(self):
+        """What is left of a line becomes one."""
+        if self.line:
+            self.put(b"\n")
+
+    def write(self):
+        """Once, when poll says so."""
+        try:
+            del self.waiting[: os.write(self.fd, self.waiting[:AT_ONCE])]
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self.broken = True
+            self.waiting.clear()
+
+    def flush(self):
+        """All of it, however long that takes."""
+        while self.waiting:
+            select.select([], [self.fd], [])
+            self.write()
