@@ -104,6 +104,7 @@ if HAVE_URING
 transport_libspr_transport_la_SOURCES += \
 	transport/uring/data.c \
 	transport/uring/ring.c \
+	transport/uring/survey.h \
 	transport/uring/uring.c \
 	transport/uring/uring.h \
 	transport/uring/zerocopy.c

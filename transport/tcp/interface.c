@@ -13,14 +13,19 @@
  * look right, and lead to no other host. */
 static const char *const virtual_names[] = {"veth", "docker", "br-", "virbr"};
 
-static bool usable_by_default(const struct ifaddrs *i)
+static const char *unfit_by_default(const struct ifaddrs *i)
 {
     if ((i->ifa_flags & IFF_LOOPBACK) || !strcmp(i->ifa_name, "lo"))
-        return false;
+        return "leads to no other host";
     for (size_t v = 0; v < SPR_ARRAY_LEN(virtual_names); v++)
         if (!strncmp(i->ifa_name, virtual_names[v], strlen(virtual_names[v])))
-            return false;
-    return true;
+            return "made for containers or virtual machines, as its name says";
+    return NULL;
+}
+
+static const char *unfit_as_loopback(const struct ifaddrs *i)
+{
+    return i->ifa_flags & IFF_LOOPBACK ? NULL : "leads to other hosts, and the job has no secret";
 }
 
 static bool is_up(const struct ifaddrs *i) { return (i->ifa_flags & IFF_UP) != 0; }
@@ -44,24 +49,23 @@ static void take(struct spr_tcp_interface *chosen, const struct ifaddrs *i,
     chosen->why = why;
 }
 
-/* The best address among interfaces that `fits` accepts; the first wins among equals. */
-static bool best(const struct ifaddrs *all, int least, bool (*fits)(const struct ifaddrs *i),
-                 const char *why, struct spr_tcp_interface *chosen)
+/* The best address among interfaces that `unfit` accepts; the first wins among equals. */
+static bool best(const struct ifaddrs *all, int least,
+                 const char *(*unfit)(const struct ifaddrs *i), const char *why,
+                 struct spr_tcp_interface *chosen)
 {
     int found = least - 1;
 
     for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
         struct spr_tcp_address a;
         int rank = address_rank(i, &a);
-        if (rank > found && is_up(i) && fits(i)) {
+        if (rank > found && is_up(i) && !unfit(i)) {
             found = rank;
             take(chosen, i, &a, why);
         }
     }
     return found >= least;
 }
-
-static bool is_loopback(const struct ifaddrs *i) { return (i->ifa_flags & IFF_LOOPBACK) != 0; }
 
 /* A literal address "192.0.2.1", "2001:db8::1", "fe80::1%eth0" of this host. */
 static bool by_address(const struct ifaddrs *all, const char *item,
@@ -164,26 +168,81 @@ static spr_status choose_wanted(const struct ifaddrs *all, const char *wanted, b
                          wanted, exist);
 }
 
+static spr_status choose(const struct ifaddrs *all, const char *wanted, bool loopback_only,
+                         struct spr_tcp_interface *found, struct spr_error *error)
+{
+    if (wanted && wanted[0])
+        return choose_wanted(all, wanted, loopback_only, found, error);
+    if (!loopback_only && best(all, 2, unfit_by_default, "the first that is up", found))
+        return SPR_OK;
+    if (best(all, 2, unfit_as_loopback,
+             loopback_only ? "no secret, so this host only" : "no other interface is up", found))
+        return SPR_OK;
+    return spr_error_set(error, SPR_ERR_SYSTEM, -1, "no network interface is up, not even lo");
+}
+
 spr_status spr_tcp_interface_choose(const char *wanted, bool loopback_only,
                                     struct spr_tcp_interface *chosen, struct spr_error *error)
 {
     struct spr_tcp_interface found = {0};
     struct ifaddrs *all = NULL;
-    spr_status status = SPR_OK;
+    spr_status status;
 
     if (getifaddrs(&all))
         return spr_error_errno(error, SPR_ERR_SYSTEM, -1, errno, "cannot list network interfaces");
-    if (wanted && wanted[0])
-        status = choose_wanted(all, wanted, loopback_only, &found, error);
-    else if (!loopback_only && best(all, 2, usable_by_default, "the first that is up", &found))
-        status = SPR_OK;
-    else if (!best(all, 2, is_loopback,
-                   loopback_only ? "no secret, so this host only" : "no other interface is up",
-                   &found))
-        status =
-            spr_error_set(error, SPR_ERR_SYSTEM, -1, "no network interface is up, not even lo");
+    status = choose(all, wanted, loopback_only, &found, error);
     freeifaddrs(all);
     if (status == SPR_OK)
         *chosen = found;
+    return status;
+}
+
+/* Why this one was not taken, in the order in which choose() looks. */
+static const char *passed_over(const struct ifaddrs *i, int rank, const char *wanted,
+                               bool loopback_only, const struct spr_tcp_interface *chosen)
+{
+    const char *unfit;
+    struct spr_tcp_address a = chosen->address;
+
+    if (!is_up(i))
+        return "down";
+    if (!rank)
+        return "no address";
+    if (wanted && wanted[0])
+        return chosen->name[0] ? "another one was asked for" : "not asked for";
+    unfit = loopback_only ? unfit_as_loopback(i) : unfit_by_default(i);
+    if (unfit)
+        return unfit;
+    if (rank == 1)
+        return "link-local addresses are taken by name only";
+    return rank == 2 && a.family == SPR_TCP_IPV4 ? "IPv4 comes first" : "another one comes first";
+}
+
+spr_status spr_tcp_interface_survey(const char *wanted, bool loopback_only,
+                                    void (*tell)(void *ctx, const struct spr_tcp_interface *i,
+                                                 bool up, bool chosen),
+                                    void *ctx, struct spr_error *error)
+{
+    struct spr_tcp_interface chosen = {0}, one;
+    struct ifaddrs *all = NULL;
+    spr_status status;
+
+    if (getifaddrs(&all))
+        return spr_error_errno(error, SPR_ERR_SYSTEM, -1, errno, "cannot list network interfaces");
+    status = choose(all, wanted, loopback_only, &chosen, error);
+    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+        struct spr_tcp_address a = {0};
+        int rank = address_rank(i, &a);
+        bool taken;
+        if (!rank && has_address(all, i->ifa_name))
+            continue;
+        taken = status == SPR_OK && rank && !strcmp(i->ifa_name, chosen.name) &&
+                spr_tcp_address_same_host(&a, &chosen.address);
+        take(&one, i, &a,
+             taken ? chosen.why : passed_over(i, rank, wanted, loopback_only, &chosen));
+        one.asked = taken && chosen.asked;
+        tell(ctx, &one, is_up(i), taken);
+    }
+    freeifaddrs(all);
     return status;
 }

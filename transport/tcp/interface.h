@@ -31,4 +31,12 @@ struct spr_tcp_interface {
 spr_status spr_tcp_interface_choose(const char *wanted, bool loopback_only,
                                     struct spr_tcp_interface *chosen, struct spr_error *error);
 
+/* The same choice, explained: tell() is called for every address of every interface, and for those
+ * without one (address.family 0), with `why` saying why it was chosen, or why not. Errors: as
+ * above, after everything was told. */
+spr_status spr_tcp_interface_survey(const char *wanted, bool loopback_only,
+                                    void (*tell)(void *ctx, const struct spr_tcp_interface *i,
+                                                 bool up, bool chosen),
+                                    void *ctx, struct spr_error *error);
+
 #endif

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "transport/uring/survey.h"
 #include "transport/uring/uring.h"
 
 #define SETTLE_S 1.0
@@ -21,16 +22,17 @@
 static const struct {
     unsigned flags;
     bool one_thread;
+    const char *name;
 } ladder[] = {
     {IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG |
          IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE |
          IORING_SETUP_R_DISABLED,
-     true},
+     true, "one thread, work when asked for (6.1)"},
     {IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL |
          IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE,
-     false},
-    {IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE, false},
-    {0, false},
+     false, "any thread, work without interrupts (5.19)"},
+    {IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE, false, "plain, with a queue of chosen size (5.6)"},
+    {0, false, "plain"},
 };
 
 static spr_status refused(int error, struct spr_error *e)
@@ -65,6 +67,32 @@ static unsigned power_of_two(unsigned n)
     return p;
 }
 
+/* The best ring that the kernel gives. *name: what it is like. */
+static spr_status create_ring(struct io_uring *ring, unsigned entries, unsigned completions,
+                              bool one_thread, bool *single_issuer, const char **name,
+                              struct spr_error *error)
+{
+    int result = -EINVAL;
+
+    for (size_t i = 0; i < SPR_ARRAY_LEN(ladder) && result == -EINVAL; i++) {
+        struct io_uring_params up = {.flags = ladder[i].flags, .cq_entries = completions};
+        if (ladder[i].one_thread && !one_thread)
+            continue;
+        result = io_uring_queue_init_params(entries, ring, &up);
+        *single_issuer = ladder[i].one_thread;
+        *name = ladder[i].name;
+    }
+    return result ? refused(-result, error) : SPR_OK;
+}
+
+static spr_status check_features(const struct io_uring *ring, struct spr_error *error)
+{
+    if ((ring->features & IORING_FEAT_NODROP) && (ring->features & IORING_FEAT_FAST_POLL))
+        return SPR_OK;
+    return spr_error_set(error, SPR_ERR_UNSUPPORTED, -1,
+                         "io_uring of this kernel is too old; 5.7 or later is needed");
+}
+
 spr_status uring_create(struct uring_transport *t, struct spr_error *error)
 {
     const struct spr_transport_params *p = &t->tcp.base.params;
@@ -73,24 +101,19 @@ spr_status uring_create(struct uring_transport *t, struct spr_error *error)
      * notifications and cancellations included, so that it never overflows. */
     unsigned entries = power_of_two(2 * peers + 16); /* at most what CLAMP makes of it */
     unsigned completions = power_of_two((4 + URING_ZC_SLOTS) * peers + 64);
-    int result = -EINVAL;
+    const char *name;
+    spr_status status =
+        create_ring(&t->ring, entries, completions, p->one_thread, &t->single_issuer, &name, error);
 
-    for (size_t i = 0; i < SPR_ARRAY_LEN(ladder) && result == -EINVAL; i++) {
-        struct io_uring_params up = {.flags = ladder[i].flags, .cq_entries = completions};
-        if (ladder[i].one_thread && !p->one_thread)
-            continue;
-        result = io_uring_queue_init_params(entries, &t->ring, &up);
-        t->single_issuer = ladder[i].one_thread;
-    }
-    if (result)
-        return refused(-result, error);
+    if (status)
+        return status;
     t->open = true;
     t->enabled = !t->single_issuer;
     /* Forks of the user's must not share the rings. */
     (void)io_uring_ring_dontfork(&t->ring);
-    if (!(t->ring.features & IORING_FEAT_NODROP) || !(t->ring.features & IORING_FEAT_FAST_POLL))
-        return spr_error_set(error, SPR_ERR_UNSUPPORTED, -1,
-                             "io_uring of this kernel is too old; 5.7 or later is needed");
+    status = check_features(&t->ring, error);
+    if (status)
+        return status;
     if (t->single_issuer) {
         t->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         if (t->event_fd < 0)
@@ -99,6 +122,45 @@ spr_status uring_create(struct uring_transport *t, struct spr_error *error)
     t->backlog_most = *t->ring.cq.kring_entries + 64;
     t->backlog = spr_calloc(t->backlog_most, sizeof *t->backlog);
     return t->backlog ? SPR_OK : spr_error_set(error, SPR_ERR_NOMEM, -1, "no memory for io_uring");
+}
+
+/* What the transport asks of the kernel, in the order of data.c and zerocopy.c. */
+static const struct {
+    const char *name;
+    int operation;
+    bool needed; /* else for zero copy only */
+} operations[] = {
+    {"poll_add", IORING_OP_POLL_ADD, true},   {"recv", IORING_OP_RECV, true},
+    {"recvmsg", IORING_OP_RECVMSG, true},     {"sendmsg", IORING_OP_SENDMSG, true},
+    {"cancel", IORING_OP_ASYNC_CANCEL, true}, {"send_zc", IORING_OP_SEND_ZC, false},
+};
+
+spr_status spr_uring_survey(bool one_thread, struct spr_uring_survey *s, struct spr_error *error)
+{
+    struct io_uring ring;
+    struct io_uring_probe *probe;
+    bool single_issuer;
+    spr_status status = create_ring(&ring, 16, 64, one_thread, &single_issuer, &s->ring, error);
+
+    s->feature_count = 0;
+    if (status)
+        return status;
+    status = check_features(&ring, error);
+    s->features[s->feature_count++] =
+        (struct spr_uring_feature){"nodrop", ring.features & IORING_FEAT_NODROP, true};
+    s->features[s->feature_count++] =
+        (struct spr_uring_feature){"fast_poll", ring.features & IORING_FEAT_FAST_POLL, true};
+    probe = io_uring_get_probe_ring(&ring);
+    for (size_t i = 0; probe && i < SPR_ARRAY_LEN(operations); i++)
+        s->features[s->feature_count++] = (struct spr_uring_feature){
+            operations[i].name, io_uring_opcode_supported(probe, operations[i].operation),
+            operations[i].needed};
+    if (probe)
+        io_uring_free_probe(probe);
+    s->features[s->feature_count++] = (struct spr_uring_feature){
+        "registered_buffers", io_uring_register_buffers_sparse(&ring, URING_REGIONS) == 0, false};
+    io_uring_queue_exit(&ring);
+    return status;
 }
 
 void uring_destroy(struct uring_transport *t)
