@@ -2,6 +2,7 @@
 # A page: one line here.
 
 dist_man_MANS += \
+	man/sparring-info.1 \
 	man/sparring-perf.1 \
 	man/sparring-run.1 \
 	man/sparring-trace.1 \

@@ -41,6 +41,7 @@ tcp_nodes = tests/multi/tcp_node.c tests/multi/tcp_node.h tests/multi/tcp_world.
 test_programs += \
 	tests/unit/test_auth \
 	tests/unit/test_identity \
+	tests/unit/test_choice \
 	tests/unit/test_outcome \
 	tests/unit/test_ranks \
 	tests/unit/test_secret \
@@ -197,6 +198,9 @@ tests_cli_test_sparring_run_SOURCES = tests/cli/test_sparring_run.c $(shell_line
 tests_cli_test_sparring_run_LDADD = $(CMOCKA_LIBS)
 tests_cli_test_sparring_run_hosts_SOURCES = tests/cli/test_sparring_run_hosts.c $(shell_line)
 tests_cli_test_sparring_run_hosts_LDADD = $(CMOCKA_LIBS)
+test_programs += tests/cli/test_sparring_info
+tests_cli_test_sparring_info_SOURCES = tests/cli/test_sparring_info.c $(shell_line)
+tests_cli_test_sparring_info_LDADD = $(CMOCKA_LIBS)
 test_programs += tests/cli/test_sparring_trace
 test_programs += tests/cli/test_sparring_perf
 tests_cli_test_sparring_perf_LDADD = $(CMOCKA_LIBS)

@@ -141,3 +141,27 @@ tools_sparring_perf_SOURCES = \
 	tools/perf/trace.c \
 	tools/perf/trace.h \
 	tools/perf/trial.h
+
+# It asks the library's own functions what they would choose, which are hidden in the shared library.
+bin_PROGRAMS += tools/sparring-info
+AM_CPPFLAGS += $(HWLOC_CFLAGS)
+tools_sparring_info_LDADD = $(spr_static_libs) $(JANSSON_LIBS) $(HWLOC_LIBS)
+tools_sparring_info_SOURCES = \
+	tools/info/choice.c \
+	tools/info/doctor.c \
+	tools/info/doctor.h \
+	tools/info/doctor_rdma.c \
+	tools/info/files.c \
+	tools/info/firewall.c \
+	tools/info/firewall.h \
+	tools/info/json.c \
+	tools/info/main.c \
+	tools/info/network.c \
+	tools/info/place.c \
+	tools/info/rdma.c \
+	tools/info/rdma.h \
+	tools/info/rdma_memory.c \
+	tools/info/rdma_memory.h \
+	tools/info/report.h \
+	tools/info/system.c \
+	tools/info/text.c

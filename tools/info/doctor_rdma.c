@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tools/info/doctor.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/info/firewall.h"
+
+#define SYSFS "/sys/class/infiniband"
+
+static const struct info_module *module_of(const struct report *r, const char *name)
+{
+    for (int i = 0; i < r->system.module_count; i++)
+        if (!strcmp(r->system.modules[i].name, name))
+            return &r->system.modules[i];
+    return NULL;
+}
+
+static bool loaded(const struct report *r, const char *name)
+{
+    const struct info_module *m = module_of(r, name);
+
+    return m && m->state == MODULE_THERE;
+}
+
+/* Devices that the kernel has, whether or not libibverbs sees them. */
+static int kernel_devices(void)
+{
+    DIR *dir = opendir(SYSFS);
+    struct dirent *e;
+    int count = 0;
+
+    while (dir && (e = readdir(dir)))
+        count += e->d_name[0] != '.';
+    if (dir)
+        closedir(dir);
+    return count;
+}
+
+static void check_devices(const struct report *r, bool asked, int devices, struct findings *f)
+{
+    struct finding *one;
+
+    if (!r->rdma.built) {
+        one = doctor_add(f, "rdma", asked ? FINDING_PROBLEM : FINDING_NONE,
+                         "built without libibverbs");
+        if (asked)
+            doctor_remedy(one, "apt-get install libibverbs-dev, and configure --with-verbs");
+    } else if (devices) {
+        doctor_add(f, "rdma", FINDING_OK, "%d device%s", devices, devices == 1 ? "" : "s");
+    } else {
+        one = doctor_add(f, "rdma", asked ? FINDING_PROBLEM : FINDING_NONE,
+                         "this host has no RDMA device");
+        if (asked)
+            doctor_remedy(one,
+                          "load its driver; or soft-RoCE: modprobe rdma_rxe && "
+                          "rdma link add rxe0 type rxe netdev %s",
+                          f->interface[0] ? f->interface : "DEVICE");
+    }
+}
+
+static void check_modules(const struct report *r, bool asked, int devices, struct findings *f)
+{
+    bool uverbs = loaded(r, "ib_uverbs"), ucm = loaded(r, "rdma_ucm");
+    struct finding *one;
+
+    if (!devices && !asked) {
+        doctor_add(f, "rdma-modules", FINDING_NONE, "no RDMA device");
+        return;
+    }
+    if (!uverbs) {
+        one = doctor_add(f, "rdma-modules", FINDING_PROBLEM, "the module ib_uverbs is missing");
+        doctor_remedy(one, "modprobe ib_uverbs");
+    }
+    if (!devices && !loaded(r, "rdma_rxe")) {
+        one = doctor_add(f, "rdma-modules", FINDING_PROBLEM,
+                         "neither a driver with a device nor rdma_rxe is loaded");
+        doctor_remedy(one, "modprobe rdma_rxe (Debian: a kernel that is not a -cloud one)");
+    }
+    if (!ucm) {
+        one = doctor_add(f, "rdma-modules", FINDING_ADVICE,
+                         "the module rdma_ucm is missing, which other RDMA programs need");
+        doctor_remedy(one, "modprobe rdma_ucm");
+    }
+    if (uverbs && ucm && (devices || loaded(r, "rdma_rxe")))
+        doctor_add(f, "rdma-modules", FINDING_OK, "ib_uverbs and rdma_ucm are there");
+}
+
+static void check_rights(const struct report *r, int devices, struct findings *f)
+{
+    char path[128];
+    struct finding *one;
+
+    if (!devices || !r->rdma.built) {
+        doctor_add(f, "rdma-rights", FINDING_NONE, "no RDMA device");
+        return;
+    }
+    for (int i = 0; i < r->rdma.device_count; i++) {
+        const struct rdma_device *d = &r->rdma.devices[i];
+        int fd;
+        snprintf(path, sizeof path, "/dev/infiniband/%s", d->file);
+        fd = open(path, O_RDWR | O_CLOEXEC);
+        if (fd >= 0) {
+            close(fd);
+            continue;
+        }
+        one = doctor_add(f, "rdma-rights", FINDING_PROBLEM, "%s of %s: %s", path, d->name,
+                         strerror(errno));
+        if (errno == ENOENT)
+            doctor_remedy(one,
+                          "udev makes it; in a container: docker run --device=/dev/infiniband");
+        else
+            doctor_remedy(one, "chmod 666 %s (rdma-core's udev rules do so)", path);
+        return;
+    }
+    if (r->rdma.device_count)
+        doctor_add(f, "rdma-rights", FINDING_OK, "/dev/infiniband can be opened");
+    else
+        doctor_add(f, "rdma-rights", FINDING_NONE, "libibverbs sees no device");
+}
+
+static void check_ports(const struct report *r, int devices, struct findings *f)
+{
+    struct finding *one;
+
+    if (!devices || !r->rdma.built) {
+        doctor_add(f, "rdma-port", FINDING_NONE, "no RDMA device");
+    } else if (r->rdma.usable) {
+        doctor_add(f, "rdma-port", FINDING_OK, "%s", r->rdma.chosen);
+    } else {
+        one = doctor_add(f, "rdma-port", FINDING_PROBLEM, "%s", r->rdma.chosen);
+        doctor_remedy(one,
+                      "bring the port up (ip link set dev NAME up, or the subnet manager), give "
+                      "its interface an address; SPARRING_VERBS_DEVICES and SPARRING_VERBS_GID "
+                      "must name what sparring-info shows");
+    }
+}
+
+static void check_rdma_mtu(const struct report *r, int devices, struct findings *f)
+{
+    struct finding *one;
+    int looked = 0;
+
+    for (int i = 0; i < r->rdma.device_count; i++)
+        for (int k = 0; k < r->rdma.devices[i].port_count; k++) {
+            const struct rdma_port *p = &r->rdma.devices[i].ports[k];
+            if (p->why_not[0] || strcmp(p->layer, "Ethernet"))
+                continue;
+            looked++;
+            if (p->mtu_bytes >= 4096 || p->mtu_bytes >= p->max_mtu_bytes)
+                continue;
+            one = doctor_add(f, "rdma-mtu", FINDING_ADVICE, "%s port %u sends packets of %u bytes",
+                             r->rdma.devices[i].name, p->number, p->mtu_bytes);
+            doctor_remedy(one,
+                          "ip link set dev %s mtu 9000 gives 4096, when every host and switch "
+                          "can",
+                          p->interface[0] ? p->interface : "NAME");
+            return;
+        }
+    if (looked)
+        doctor_add(f, "rdma-mtu", FINDING_OK, "RoCE packets are as large as they can be");
+    else
+        doctor_add(f, "rdma-mtu", FINDING_NONE, devices ? "no active RoCE port" : "no RDMA device");
+}
+
+static void check_registration(const struct report *r, struct findings *f)
+{
+    struct finding *one;
+
+    for (int i = 0; i < r->rdma.device_count; i++) {
+        const struct rdma_device *d = &r->rdma.devices[i];
+        if (strncmp(d->registered, "no", 2))
+            continue;
+        one = doctor_add(f, "rdma-memory", FINDING_PROBLEM, "%s registers no 2 MiB: %s", d->name,
+                         d->registered);
+        doctor_remedy(one, "raise the memlock limit: ulimit -l unlimited");
+        return;
+    }
+    if (r->rdma.device_count)
+        doctor_add(f, "rdma-memory", FINDING_OK, "memory can be registered");
+    else
+        doctor_add(f, "rdma-memory", FINDING_NONE, "no RDMA device");
+}
+
+/* Packets of soft-RoCE pass the filter of this host; those of a card pass none. */
+static void check_firewall(const struct report *r, struct findings *f)
+{
+    const struct rdma_device *soft = NULL;
+    char text[INFO_TEXT];
+    struct finding *one;
+    enum finding_state state;
+
+    for (int i = 0; i < r->rdma.device_count && !soft; i++)
+        if (!strncmp(r->rdma.devices[i].driver, "soft", 4))
+            soft = &r->rdma.devices[i];
+    if (!soft) {
+        doctor_add(f, "firewall", FINDING_NONE,
+                   r->rdma.device_count ? "cards send past the packet filter of this host"
+                                        : "no RDMA device");
+        return;
+    }
+    state = firewall_look(r, text, sizeof text);
+    one = doctor_add(f, "firewall", state, "%s", text);
+    if (state != FINDING_OK)
+        doctor_remedy(one, "nft add rule inet filter input udp dport 4791 accept; or iptables -I "
+                           "INPUT -p udp --dport 4791 -j ACCEPT");
+}
+
+void doctor_rdma(const struct report *r, const struct spr_options *options, struct findings *f)
+{
+    bool asked = doctor_asked(options, "verbs");
+    int devices = kernel_devices();
+
+    check_devices(r, asked, devices, f);
+    check_modules(r, asked, devices, f);
+    check_rights(r, devices, f);
+    check_ports(r, devices, f);
+    check_rdma_mtu(r, devices, f);
+    check_registration(r, f);
+    check_firewall(r, f);
+}
