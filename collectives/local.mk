@@ -16,6 +16,8 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/descriptor.c \
 	collectives/descriptor.h \
 	collectives/direct.c \
+	collectives/direct.h \
+	collectives/direct_start.c \
 	collectives/dispute.c \
 	collectives/dispute.h \
 	collectives/failure.c \

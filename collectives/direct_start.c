@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Which collective takes which steps of direct.c, in what segments and chunks.
+ */
+#include <string.h>
+
+#include "collectives/direct.h"
+#include "collectives/reduce.h"
+
+/* Chunks: at least this many per segment (pipelining), within these bytes. */
+#define CHUNKS_PER_SEGMENT 4
+#define MIN_CHUNK_BYTES ((size_t)16 << 10)
+/* Staging memory for contributions, all windows together: bounds the chunk when ranks are many. */
+#define STAGING_BYTES ((size_t)24 << 20)
+
+static void choose_chunk(struct spr_direct *d, const spr_comm *comm)
+{
+    size_t peers = (size_t)spr_max_size((size_t)comm->size - 1, 1);
+    size_t most = spr_min_size(SPR_CHUNK_BYTES, STAGING_BYTES / (SPR_DIRECT_WINDOWS * peers));
+    size_t bytes = spr_div_ceil(d->segment * d->element, CHUNKS_PER_SEGMENT);
+
+    bytes = spr_min_size(spr_max_size(bytes, MIN_CHUNK_BYTES), spr_max_size(most, MIN_CHUNK_BYTES));
+    d->chunk = spr_max_size(bytes / d->element & ~(size_t)63, 64);
+    /* A broadcast waits for grants: so its root hears from all ranks, and of those who disagree. */
+    d->eager =
+        !d->scatter && spr_min_size(d->chunk, d->segment) * d->element <= comm->options.eager_bytes;
+}
+
+static spr_status start(spr_request *rq, bool reduce, bool scatter, bool gather_results,
+                        size_t total, size_t segment)
+{
+    size_t size = (size_t)rq->comm->size;
+    size_t accumulator_size = spr_reduce_acc_size(rq->plan.dtype);
+    struct spr_direct *d = spr_arena_alloc(&rq->arena, sizeof *d);
+
+    if (!d)
+        return SPR_ERR_NOMEM;
+    rq->state = d;
+    d->reduce = reduce;
+    d->scatter = scatter;
+    d->gather = gather_results;
+    d->total = total;
+    d->segment = segment;
+    d->element = spr_dtype_size(rq->plan.dtype);
+    choose_chunk(d, rq->comm);
+    d->own = spr_direct_segment_chunks(d, rq->comm->rank);
+    d->finished = reduce || scatter ? 0 : d->own;
+    d->next_rank = 1;
+    d->peers = spr_arena_alloc(&rq->arena, size * sizeof *d->peers);
+    d->contributions =
+        spr_arena_alloc(&rq->arena, SPR_DIRECT_WINDOWS * size * sizeof *d->contributions);
+    d->staging = spr_arena_alloc(&rq->arena, SPR_DIRECT_WINDOWS * size * sizeof *d->staging);
+    d->to_owner = spr_arena_alloc(&rq->arena, SPR_DIRECT_AHEAD * size * sizeof *d->to_owner);
+    d->to_all = spr_arena_alloc(&rq->arena, SPR_DIRECT_AHEAD * size * sizeof *d->to_all);
+    d->from_owner = spr_arena_alloc(&rq->arena, SPR_DIRECT_AHEAD * size * sizeof *d->from_owner);
+    d->accumulator = reduce ? spr_arena_buffer(&rq->arena, d->chunk * accumulator_size) : d;
+    if (reduce && gather_results && spr_channel_checksums(&rq->comm->channel)) {
+        d->crc = spr_arena_alloc(&rq->arena, spr_max_size(d->own, 1) * sizeof *d->crc);
+        if (!d->crc)
+            return SPR_ERR_NOMEM;
+    }
+    if (!d->peers || !d->contributions || !d->staging || !d->to_owner || !d->to_all ||
+        !d->from_owner || !d->accumulator)
+        return SPR_ERR_NOMEM;
+    return SPR_OK;
+}
+
+static void cleanup(spr_request *rq)
+{
+    struct spr_direct *d = rq->state;
+    size_t size = (size_t)rq->comm->size;
+
+    spr_in_release_all(d->contributions, SPR_DIRECT_WINDOWS * size);
+    for (size_t i = 0; i < SPR_DIRECT_WINDOWS * size; i++)
+        spr_comm_buffer_put(rq->comm, d->staging[i]);
+    spr_in_release_all(d->from_owner, SPR_DIRECT_AHEAD * size);
+}
+
+static bool always(const struct spr_plan *plan, int size)
+{
+    (void)plan;
+    (void)size;
+    return true;
+}
+
+/* Segments of equal length, whole cache lines. */
+static size_t even_segment(const spr_request *rq)
+{
+    return spr_align_up(spr_div_ceil(rq->plan.count, (size_t)rq->comm->size), 64);
+}
+
+static spr_status start_allreduce(spr_request *rq)
+{
+    return start(rq, true, false, true, rq->plan.count, even_segment(rq));
+}
+
+static spr_status start_reduce_scatter(spr_request *rq)
+{
+    return start(rq, true, false, false, rq->plan.count * (size_t)rq->comm->size, rq->plan.count);
+}
+
+static spr_status start_allgather(spr_request *rq)
+{
+    const struct spr_plan *plan = &rq->plan;
+    size_t bytes = plan->count * spr_dtype_size(plan->dtype);
+    char *own = (char *)plan->recv + (size_t)rq->comm->rank * bytes;
+
+    if (own != plan->send && bytes)
+        memcpy(own, plan->send, bytes);
+    return start(rq, false, false, true, plan->count * (size_t)rq->comm->size, plan->count);
+}
+
+static spr_status start_broadcast(spr_request *rq)
+{
+    spr_status status = start(rq, false, true, true, rq->plan.count, even_segment(rq));
+
+    /* A root asks for nothing: two that both believe to be it would wait for each other. */
+    for (int r = 0; status == SPR_OK && r < rq->comm->size; r++)
+        if (r != rq->comm->rank && rq->comm->rank == rq->plan.root)
+            spr_channel_announce(&rq->comm->channel, rq->comm->ids[r], rq->operation,
+                                 rq->descriptor);
+    return status;
+}
+
+const struct spr_algorithm spr_allreduce_direct = {
+    SPR_C_ALLREDUCE,    "direct", "2 steps, 2(P-1)/P n bytes, canonical", always, start_allreduce,
+    spr_direct_advance, cleanup};
+const struct spr_algorithm spr_reduce_scatter_direct = {SPR_C_REDUCE_SCATTER,
+                                                        "direct",
+                                                        "1 step, (P-1) n bytes, canonical",
+                                                        always,
+                                                        start_reduce_scatter,
+                                                        spr_direct_advance,
+                                                        cleanup};
+const struct spr_algorithm spr_allgather_direct = {
+    SPR_C_ALLGATHER,    "direct", "1 step, (P-1) n bytes", always, start_allgather,
+    spr_direct_advance, cleanup};
+const struct spr_algorithm spr_broadcast_direct = {
+    SPR_C_BROADCAST, "direct",        "2 steps, scatter and allgather, 2(P-1)/P n bytes",
+    always,          start_broadcast, spr_direct_advance,
+    cleanup};
