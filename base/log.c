@@ -277,7 +277,7 @@ static void read_environment(void)
     if (!good)
         emit_now(SPR_SUB_INIT, SPR_LOG_WARN,
                  "SPARRING_LOG='%s' not understood: use off, error, warn, info, debug or trace, "
-                 "then subsystem=level after commas (init, net, shm, mem, coll, codec, sim)",
+                 "then subsystem=level after commas (init, net, shm, mem, coll, codec, watch)",
                  text);
 }
 

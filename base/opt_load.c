@@ -186,6 +186,7 @@ static const char *const reserved[] = {
     "JOB",        "LOCAL_RANK",  "LOCAL_SIZE",     "HOST_INDEX", "LOG",         "LOG_FILE",
     "CONF_FILE",  "TIME_FACTOR", "SIMD",           "SEED",       "SOAK",        "TEST_SCALE",
     "TEST_LIMIT", "PROGRESS",    "TEST_SCHEDULES", "TEST_JOBS",  "MEET",        "JOIN",
+    "SCENE",
 };
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -240,6 +240,7 @@ EXTRA_DIST += \
 	tests/lint/banned.sh \
 	tests/lint/cppcheck.sh \
 	tests/lint/cppcheck.suppress \
+	tests/lint/docs.sh \
 	tests/lint/files.sh \
 	tests/lint/format.sh \
 	tests/lint/headers.sh \
