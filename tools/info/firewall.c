@@ -70,34 +70,75 @@ static char *output_of(char *const *words)
     return text;
 }
 
-/* What the rules of nft or iptables-save say of incoming packets. */
-static enum finding_state judge(const char *rules, char *text, size_t bytes)
+/* Is it in the line, as a word? */
+static bool has_word(const char *line, const char *word)
 {
-    bool drops = strstr(rules, "policy drop") || strstr(rules, ":INPUT DROP") ||
-                 strstr(rules, " drop") || strstr(rules, "-j DROP") || strstr(rules, "reject") ||
-                 strstr(rules, "-j REJECT");
-    const char *named = strstr(rules, "4791");
-    const char *end = named ? named + strcspn(named, "\n") : NULL;
-    char line[256] = "";
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-";
+    size_t n = strlen(word);
 
-    if (!drops) {
-        snprintf(text, bytes, "no rule of this host's packet filter drops anything");
-        return FINDING_OK;
+    for (const char *p = line; (p = strstr(p, word)); p += n)
+        if ((p == line || !strchr(letters, p[-1])) && (!p[n] || !strchr(letters, p[n])))
+            return true;
+    return false;
+}
+
+static bool says_drop(const char *line)
+{
+    return has_word(line, "drop") || has_word(line, "reject") || has_word(line, "DROP") ||
+           has_word(line, "REJECT");
+}
+
+/* What is known after some lines of rules. */
+struct rules {
+    enum { OTHER, INPUT, ELSEWHERE } chain; /* nft: of the line; ELSEWHERE: forward, output */
+    bool drops;                             /* incoming packets, or some of them */
+    bool jumps;                             /* incoming packets go to other chains */
+    bool others_drop;                       /* which drop some */
+    char named[200];                        /* the rule about our port */
+};
+
+static void read_line(struct rules *r, const char *line)
+{
+    bool forward = strstr(line, "hook forward") || strstr(line, "hook output") ||
+                   strstr(line, "-A FORWARD") || strstr(line, "-A OUTPUT");
+    bool input = strstr(line, "hook input") || strstr(line, "-A INPUT");
+
+    if (strstr(line, "chain "))
+        r->chain = OTHER;
+    if (strstr(line, "hook "))
+        r->chain = input ? INPUT : ELSEWHERE;
+    r->drops |= strstr(line, ":INPUT DROP") != NULL;
+    if (input || r->chain == INPUT) {
+        r->drops |= says_drop(line);
+        r->jumps |= has_word(line, "jump") || has_word(line, "goto") ||
+                    (strstr(line, " -j ") && !strstr(line, "-j ACCEPT"));
+    } else if (!forward && r->chain == OTHER && line[0] != ':') {
+        r->others_drop |= says_drop(line);
     }
-    if (!named) {
-        snprintf(text, bytes,
+    if (strstr(line, "4791") && !r->named[0])
+        snprintf(r->named, sizeof r->named, "%s", line + strspn(line, " \t"));
+}
+
+enum finding_state firewall_judge(const char *text, char *answer, size_t bytes)
+{
+    struct rules r = {0};
+    char line[1024];
+
+    for (const char *p = text; *p; p += strcspn(p, "\n"), p += *p == '\n') {
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(p, "\n"), p);
+        read_line(&r, line);
+    }
+    if (r.named[0]) {
+        snprintf(answer, bytes, "the packet filter says of UDP port 4791: %s", r.named);
+        return says_drop(r.named) ? FINDING_PROBLEM : FINDING_OK;
+    }
+    if (r.drops || (r.jumps && r.others_drop)) {
+        snprintf(answer, bytes,
                  "this host's packet filter drops packets, and no rule names UDP port 4791");
         return FINDING_ADVICE;
     }
-    while (named > rules && named[-1] != '\n')
-        named--;
-    snprintf(line, sizeof line, "%.*s", (int)(end - named), named + strspn(named, " \t"));
-    line[strcspn(line, "\n")] = '\0';
-    snprintf(text, bytes, "the packet filter says of UDP port 4791: %s", line);
-    return strstr(line, "drop") || strstr(line, "DROP") || strstr(line, "reject") ||
-                   strstr(line, "REJECT")
-               ? FINDING_PROBLEM
-               : FINDING_OK;
+    snprintf(answer, bytes, "no rule of this host's packet filter drops what comes in");
+    return FINDING_OK;
 }
 
 static enum finding_state read_rules(char *text, size_t bytes)
@@ -118,7 +159,7 @@ static enum finding_state read_rules(char *text, size_t bytes)
                  "iptables): make sure that UDP port 4791 passes");
         return FINDING_ADVICE;
     }
-    state = judge(rules, text, bytes);
+    state = firewall_judge(rules, text, bytes);
     free(rules);
     return state;
 }

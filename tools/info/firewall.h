@@ -8,4 +8,7 @@
  * rules only as root, and not those of other hosts. */
 enum finding_state firewall_look(const struct report *r, char *text, size_t bytes);
 
+/* The same of rules as nft and iptables-save print them. */
+enum finding_state firewall_judge(const char *rules, char *text, size_t bytes);
+
 #endif

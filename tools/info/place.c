@@ -37,6 +37,23 @@ static void by_sysfs(struct info_place *place)
               place->name);
 }
 
+/* A soft device is where its interface is. */
+static void by_interface(struct info_places *p, const char *name, const char *interface)
+{
+    struct info_place *device = NULL, *at = NULL;
+
+    for (int i = 0; i < p->place_count; i++) {
+        if (!strcmp(p->places[i].name, name))
+            device = &p->places[i];
+        if (!strcmp(p->places[i].name, interface))
+            at = &p->places[i];
+    }
+    if (!device || !at || device->node >= 0)
+        return;
+    device->node = at->node;
+    memcpy(device->cpus, at->cpus, sizeof device->cpus);
+}
+
 #ifdef HAVE_HWLOC
 
 static void nodes_by_hwloc(hwloc_topology_t t, struct info_places *p)
@@ -85,8 +102,7 @@ static bool probe_by_hwloc(struct info_places *p)
 
     if (!open_topology(&t))
         return false;
-    snprintf(p->source, sizeof p->source, "hwloc %u.%u.%u", version >> 16, version >> 8 & 255,
-             version & 255);
+    snprintf(p->source, sizeof p->source, "hwloc %u.%u", version >> 16, version >> 8 & 255);
     nodes_by_hwloc(t, p);
     for (int i = 0; i < p->place_count; i++)
         place_by_hwloc(t, &p->places[i]);
@@ -132,4 +148,7 @@ void probe_places(struct report *r)
     for (int i = 0; i < p->place_count; i++)
         if (p->places[i].node < 0 && !p->places[i].cpus[0])
             by_sysfs(&p->places[i]);
+    for (int i = 0; i < r->rdma.device_count; i++)
+        if (r->rdma.devices[i].port_count)
+            by_interface(p, r->rdma.devices[i].name, r->rdma.devices[i].ports[0].interface);
 }

@@ -97,7 +97,7 @@ struct info_place { /* a device */
 };
 
 struct info_places {
-    char source[64]; /* "hwloc 2.9.0" or "sysfs" */
+    char source[64]; /* "hwloc 2.8" (of its interface) or "sysfs" */
     struct info_node nodes[INFO_NODES];
     int node_count;
     struct info_place places[INFO_PLACES];
