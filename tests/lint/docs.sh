@@ -53,7 +53,8 @@ functions() {
 
 statuses() {
     sed -nE 's/^ +(SPR_[A-Z_]+) = (-?[0-9]+).*/\1 \2/p' include/sparring/status.h >"$findings.a"
-    sed -nE '/^\.It Dv SPR_/{N; s/^\.It Dv (SPR_[A-Z_]+)\n\\?(-?[0-9]+).*/\1 \2/p}' man/spr_status_string.3 >"$findings.b"
+    sed -nE '/^\.It Dv SPR_/{N; s/^\.It Dv (SPR_[A-Z_]+)\n\\?(-?[0-9]+).*/\1 \2/p}' man/spr_status_string.3 \
+        >"$findings.b"
     both include/sparring/status.h man/spr_status_string.3
 }
 
@@ -63,7 +64,8 @@ program_options() {
     for page in man/sparring-*.1; do
         program=$builddir/tools/$(basename "$page" .1)
         [ -x "$program" ] || continue
-        "$program" --help | grep -E '^(Usage:)? +' | grep -oE -- '(^| |\[)--[a-z-]+' | grep -oE -- '--.*' >"$findings.a"
+        "$program" --help | grep -E '^(Usage:)? +' | grep -oE -- '(^| |\[)--[a-z-]+' |
+            grep -oE -- '--.*' >"$findings.a"
         # .It Fl -name; .It Fl n , -name; .Fl -help | -version
         grep -oE '(Fl|[,|]) -[a-z-]+' "$page" | sed 's/.* -/--/' >"$findings.b"
         both "$program --help" "$page"
@@ -78,7 +80,10 @@ variables() {
     grep -noE 'SPARRING_[A-Z_]+[A-Z]' "${pages[@]}" | while IFS=: read -r file line name; do
         case $name in
             SPARRING_VM_*) ;;
-            *) grep -qx "${name#SPARRING_}" "$findings.a" || echo "$file:$line: $name is not known to base/opt_load.c" ;;
+            *)
+                grep -qx "${name#SPARRING_}" "$findings.a" ||
+                    echo "$file:$line: $name is not known to base/opt_load.c"
+                ;;
         esac
     done
     while read -r name; do
@@ -89,6 +94,7 @@ variables() {
 # Links lead somewhere, and paths of the source tree exist; a program may not be built yet.
 paths() {
     local file line target word section
+    local folders='^(base|bench|collectives|compress|docs|examples|include|man|tests|tools|transport)/'
     lint_files '*.md' | while read -r file; do
         grep -noE '\]\([^)#]+' "$file" | sed 's/](//' | while IFS=: read -r line target; do
             case $target in http*) continue ;; esac
@@ -97,7 +103,7 @@ paths() {
         grep -noE '`[^`]+`' "$file" | tr -d '`' | while IFS=: read -r line target; do
             for word in $target; do
                 word=${word%%[:,\)]*}
-                [[ $word =~ ^(base|bench|collectives|compress|docs|examples|include|man|tests|tools|transport)/ ]] || continue
+                [[ $word =~ $folders ]] || continue
                 [ -e "$word" ] || [ -e "$word.c" ] || grep -qwF "$word" ./*/local.mk ||
                     { [[ $word = *[*?[]* ]] && compgen -G "$word" >/dev/null; } ||
                     echo "$file:$line: there is no $word"
