@@ -87,10 +87,10 @@ spr_status spr_comm_open_transports(spr_comm *comm, struct spr_transport_offer *
 
     for (size_t k = 0; status == SPR_OK && k < spr_transport_kinds_count; k++) {
         const struct spr_transport_kind *kind = &spr_transport_kinds[k];
-        struct spr_transport_offer unseen, *offer = offers ? &offers[k] : &unseen;
+        struct spr_transport_offer unseen = {0}, *offer = offers ? &offers[k] : &unseen;
         bool tcp = is_tcp(kind->id), asked_for = listed(list, kind->name);
         bool has_twin = kind->id == SPR_T_URING && (any || listed(list, "epoll"));
-        *offer = (struct spr_transport_offer){0};
+        *offer = unseen;
         if (!asked_for && !any) {
             snprintf(offer->why_not, sizeof offer->why_not, "not among the transports asked for");
         } else if (tcp && have_tcp) {

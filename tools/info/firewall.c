@@ -119,25 +119,25 @@ static void read_line(struct rules *r, const char *line)
         snprintf(r->named, sizeof r->named, "%s", line + strspn(line, " \t"));
 }
 
-enum finding_state firewall_judge(const char *text, char *answer, size_t bytes)
+enum finding_state firewall_judge(const char *rules, char *text, size_t bytes)
 {
     struct rules r = {0};
     char line[1024];
 
-    for (const char *p = text; *p; p += strcspn(p, "\n"), p += *p == '\n') {
+    for (const char *p = rules; *p; p += strcspn(p, "\n"), p += *p == '\n') {
         snprintf(line, sizeof line, "%.*s", (int)strcspn(p, "\n"), p);
         read_line(&r, line);
     }
     if (r.named[0]) {
-        snprintf(answer, bytes, "the packet filter says of UDP port 4791: %s", r.named);
+        snprintf(text, bytes, "the packet filter says of UDP port 4791: %s", r.named);
         return says_drop(r.named) ? FINDING_PROBLEM : FINDING_OK;
     }
     if (r.drops || (r.jumps && r.others_drop)) {
-        snprintf(answer, bytes,
+        snprintf(text, bytes,
                  "this host's packet filter drops packets, and no rule names UDP port 4791");
         return FINDING_ADVICE;
     }
-    snprintf(answer, bytes, "no rule of this host's packet filter drops what comes in");
+    snprintf(text, bytes, "no rule of this host's packet filter drops what comes in");
     return FINDING_OK;
 }
 

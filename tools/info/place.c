@@ -86,8 +86,15 @@ static void place_by_hwloc(hwloc_topology_t t, struct info_place *place)
 
 static bool open_topology(hwloc_topology_t *t)
 {
+    static const char *const unwanted[] = {"pci",  "opencl", "gl",       "cuda",
+                                           "nvml", "rsmi",   "levelzero"};
+
     if (hwloc_topology_init(t))
         return false;
+    /* They start the drivers of GPUs, or leak; /sys is enough for the rest of hwloc. */
+    for (size_t i = 0; i < SPR_ARRAY_LEN(unwanted); i++)
+        (void)hwloc_topology_set_components(*t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
+                                            unwanted[i]);
     hwloc_topology_set_io_types_filter(*t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
     if (hwloc_topology_load(*t) == 0)
         return true;
