@@ -203,16 +203,22 @@ tests_unit_test_firewall_SOURCES = tests/unit/test_firewall.c tools/info/firewal
 test_programs += tests/cli/test_sparring_info
 tests_cli_test_sparring_info_SOURCES = tests/cli/test_sparring_info.c $(shell_line)
 tests_cli_test_sparring_info_LDADD = $(CMOCKA_LIBS)
+test_programs += tests/cli/test_sparring_vm
+tests_cli_test_sparring_vm_SOURCES = tests/cli/test_sparring_vm.c $(shell_line)
+tests_cli_test_sparring_vm_LDADD = $(CMOCKA_LIBS)
 test_programs += tests/cli/test_sparring_trace
 test_programs += tests/cli/test_sparring_perf
 tests_cli_test_sparring_perf_LDADD = $(CMOCKA_LIBS)
 test_scripts += tests/cli/test_compare.sh
 
-# Run in a virtual machine that has soft-RoCE, one after the other in one boot, by `make check-vm` only.
-# VM_TESTS can also name programs of test_programs; these are then run on both.
-vm_programs =
+# Only by `make check-vm`: VM_TESTS in a virtual machine that has soft-RoCE, one after the other in one boot; VM_HOST_TESTS here,
+# they boot guests themselves. vm_programs are built for that; VM_TESTS can also name programs of test_programs.
+vm_programs = tests/vm/test_sparring_vm
 vm_scripts = tests/vm/test_soft_roce.sh
-VM_TESTS = $(vm_programs) $(vm_scripts)
+VM_TESTS = $(vm_scripts)
+VM_HOST_TESTS = tests/vm/test_sparring_vm
+tests_vm_test_sparring_vm_SOURCES = tests/vm/test_sparring_vm.c $(shell_line)
+tests_vm_test_sparring_vm_LDADD = $(CMOCKA_LIBS)
 EXTRA_DIST += tests/vm/run $(vm_scripts)
 
 if HAVE_CMOCKA

@@ -13,6 +13,7 @@ dist_vm_DATA = \
 	tools/vm/__init__.py \
 	tools/vm/accelerator.py \
 	tools/vm/actions.py \
+	tools/vm/boot.py \
 	tools/vm/caller.py \
 	tools/vm/door.py \
 	tools/vm/guest.py \

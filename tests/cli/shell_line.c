@@ -25,6 +25,8 @@ void shell_line_setup(void)
     char path[4096];
     snprintf(path, sizeof path, "%s/tools/sparring-run", folder != NULL ? folder : ".");
     setenv("RUN", path, 1);
+    snprintf(path, sizeof path, "%s/tools/sparring-vm", folder != NULL ? folder : ".");
+    setenv("VM", path, 1);
     unsetenv("SPARRING_TIME_FACTOR");
     close(mkstemp(ready));
     setenv("READY", ready, 1);

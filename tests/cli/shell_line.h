@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Runs shell lines in which $RUN is sparring-run and $READY a file, empty at the start.
+ * Runs shell lines in which $RUN is sparring-run, $VM sparring-vm, and $READY a file, empty at the
+ * start.
  */
 #ifndef TESTS_CLI_SHELL_LINE_H
 #define TESTS_CLI_SHELL_LINE_H

@@ -84,16 +84,15 @@ static void obey(const struct vm_frame *frame, const unsigned char *payload)
         session->input_ended = true;
         break;
     case VM_SIGNAL:
-        if (frame->length == 1 && session->pid > 0)
+        if (frame->length == 1)
             (void)kill(-session->pid, payload[0]);
         break;
     case VM_WINDOW:
         session_window(session, payload, frame->length);
         break;
     case VM_GONE:
-        session_close(session);
-        if (session->pid > 0)
-            (void)kill(-session->pid, SIGHUP);
+        session->input_ended = true;
+        (void)kill(-session->pid, SIGHUP);
         break;
     default:
         break;

@@ -20,7 +20,8 @@ def call(request, fds=()):
         stream.connect(path)
         text = json.dumps(request).encode() + b"\n"
         sent = socket.send_fds(stream, [text], fds)
-        stream.sendall(text[sent:])
+        if sent < len(text):  # else the answer may be there, and the other end closed
+            stream.sendall(text[sent:])
         answer = stream.makefile("rb").readline()
     except OSError:
         answer = b""

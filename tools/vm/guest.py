@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """One guest: its QEMU process, the agent in it, and the monitor of QEMU."""
+import contextlib
 import ctypes
 import json
 import os
@@ -143,14 +144,15 @@ class Guest:
             self.process.wait()
 
     def evidence(self):
-        """What QEMU or the console said last."""
+        """What QEMU or the guest's kernel said last, or what tools/vm/init or a panic said."""
+        lines = []
         for name in (self.folder + "/qemu", self.console):
-            try:
-                with open(name, encoding="utf-8", errors="replace") as file:
-                    lines = [line.strip() for line in file if line.strip()]
-            except OSError:
-                continue
-            lines = [line for line in lines if "is not connected" not in line]
-            if lines:
-                return lines[-1]
-        return "no output"
+            with contextlib.suppress(OSError), open(name, "rb") as file:
+                text = file.read().decode(errors="replace")
+                lines += [line.strip() for line in text.splitlines() if line.strip()]
+        lines = [line for line in lines if "is not connected to host network" not in line]
+        for mark in ("sparring-vm: ", "Kernel panic"):
+            for line in lines:
+                if mark in line:
+                    return line[line.index(mark) :].replace("sparring-vm: ", "")
+        return lines[-1] if lines else "no output"

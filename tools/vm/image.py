@@ -13,40 +13,43 @@ import time
 from .kernel import program
 from .say import Failure
 
-# In this order; what these need comes before them. rxe asks for crc32_generic by name only.
-MODULES = (
-    "virtio_pci",
-    "virtio_console",
-    "9p",
-    "9pnet_virtio",
-    "virtio_net",
-    "virtio_rng",
-    "crc32_generic",
-    "rdma_rxe",
-    "rdma_ucm",
-)
+# Two lists that load at the same time, each in its order; what these need comes before. rxe asks
+# for crc32_generic by name only.
+MODULES = {
+    "host": ("virtio_pci", "virtio_console", "9p", "9pnet_virtio", "virtio_net", "virtio_rng"),
+    "rdma": ("crc32_generic", "rdma_rxe", "rdma_ucm"),
+}
 UNUSED_SECONDS = 7 * 86400  # then an archive is removed
 APPLETS = ("sh", "cat", "chroot", "cp", "insmod", "ip", "ln", "mkdir", "mount", "sleep")
 
 
 def module_files(kernel):
-    """Paths of the modules to load, in order."""
+    """(list, path) of the modules to load, in order."""
     (folder,) = glob.glob(kernel + "/lib/modules/*")
-    needs = {}
+    needs, built_in = {}, set()
     with open(folder + "/modules.dep", encoding="ascii") as lines:
         for line in lines:
             path, _, others = line.strip().partition(":")
             needs[path] = others.split()
-    names = {os.path.basename(path)[:-3].replace("-", "_"): path for path in needs}
-    ordered = []
-    for name in MODULES:
-        if name not in names:
-            raise Failure("the kernel in %s has no module %s" % (kernel, name))
-        # modules.dep lists the nearest need first, so the farthest one loads first.
-        for path in reversed([names[name]] + needs[names[name]]):
-            if path not in ordered:
-                ordered.append(path)
-    return [os.path.join(folder, path) for path in ordered]
+    with contextlib.suppress(OSError), open(folder + "/modules.builtin", encoding="ascii") as lines:
+        built_in.update(module_name(line.strip()) for line in lines)
+    paths = {module_name(path): path for path in needs}
+    for group, names in MODULES.items():
+        done = set()
+        for name in names:
+            if name in built_in:
+                continue
+            if name not in paths:
+                raise Failure("the kernel in %s has no module %s" % (kernel, name))
+            # modules.dep lists the nearest need first, so the farthest one loads first.
+            for path in reversed([paths[name]] + needs[paths[name]]):
+                if path not in done:
+                    done.add(path)
+                    yield group, os.path.join(folder, path)
+
+
+def module_name(path):
+    return os.path.basename(path).split(".ko")[0].replace("-", "_")
 
 
 def cpio_entry(number, name, mode, data):
@@ -68,12 +71,10 @@ def contents(kernel):
     yield "bin/busybox", stat.S_IFREG | 0o755, busybox
     for applet in APPLETS:
         yield "bin/" + applet, stat.S_IFLNK | 0o777, b"busybox"
-    for number, path in enumerate(module_files(kernel)):
+    for number, (group, path) in enumerate(module_files(kernel)):
+        name = "modules/%s-%02d-%s" % (group, number, os.path.basename(path))
         with open(path, "rb") as file:
-            yield "modules/%02d-%s" % (
-                number,
-                os.path.basename(path),
-            ), stat.S_IFREG | 0o644, file.read()
+            yield name, stat.S_IFREG | 0o644, file.read()
 
 
 def build(kernel, cache):

@@ -13,6 +13,7 @@ import re
 import shutil
 import struct
 import subprocess
+import sys
 import tempfile
 
 from .say import Failure, detail, say
@@ -192,7 +193,7 @@ def download(cache):
             name = package_name(options)
             if name is None:
                 continue
-            say("fetching %s, about 70 MB" % name)
+            (say if sys.stderr.isatty() else detail)("fetching %s, about 70 MB" % name)
             error = apt(folder, options, "download", name).stderr
             packages = glob.glob(folder + "/*.deb")
             if packages:

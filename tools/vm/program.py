@@ -40,10 +40,9 @@ class Program:
             self.guest.port.send(port.INPUT_END, self.number)
 
     def hear(self, kind, payload):
-        if kind == port.OUTPUT:
-            self.out.put(payload)
-        elif kind == port.ERROR:
-            self.err.put(payload)
+        if kind in (port.OUTPUT, port.ERROR):
+            if self.ended is not None:
+                (self.out if kind == port.OUTPUT else self.err).put(payload)
         elif kind == port.TAKEN:
             self.window += struct.unpack("<I", payload)[0]
         elif kind == port.ENDED:

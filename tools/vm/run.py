@@ -79,6 +79,10 @@ class Run:
         program.start(port.order(words, self.environment(guest), folder, window))
         return program
 
+    def run_inside(self, guest, words, ended):
+        """A program without input that says what it has to say on our standard error."""
+        self.start_program(guest, words, (None, self.sink(2), self.sink(2)), ended)
+
     def start_command(self):
         """When all guests are up."""
         self.started = time.monotonic()

@@ -33,7 +33,7 @@ enum vm_kind {
     VM_INPUT_END, /* no more */
     VM_SIGNAL,    /* u8, for the process group of the program */
     VM_WINDOW,    /* u16 rows, u16 columns of its terminal */
-    VM_GONE,      /* nobody listens any more: SIGHUP, and its output is closed */
+    VM_GONE,      /* nobody listens any more: the end of its input, and SIGHUP */
 
     /* From the guest. */
     VM_READY = 65, /* once */

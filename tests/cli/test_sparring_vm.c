@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * What sparring-vm says without a guest: its usage, bad input, a machine without a kernel.
+ * tests/vm/ has the rest.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/cli/shell_line.h"
+
+static void help_and_version_are_printed(void **state)
+{
+    (void)state;
+    run("$VM --help && $VM -h");
+    assert_code(0);
+    assert_has(result.output, "Usage: sparring-vm [options] -- COMMAND");
+    assert_has(result.output, "--script SCRIPT");
+    assert_string_equal(result.error, "");
+    run("[ \"$($VM --version)\" = \"$($RUN --version | sed s/-run/-vm/)\" ] || $VM --version");
+    assert_string_equal(result.output, "");
+}
+
+static const struct {
+    const char *line, *text;
+} wrong[] = {
+    {"", "no command to run"},
+    {"--", "no command to run"},
+    {"--gests 2 true", "unknown option --gests"},
+    {"-x true", "unknown option -x"},
+    {"--guests", "a value is missing after --guests"},
+    {"--guests 0 true", "--guests wants a number from 1 to 16, not '0'"},
+    {"--guests two true", "not 'two'"},
+    {"--guests=17 true", "not '17'"},
+    {"--smp 1.5 true", "--smp wants a number"},
+    {"--mem 2T true", "--mem wants a size"},
+    {"--mem 1M true", "--mem wants a size"},
+    {"--rails 9 true", "--rails wants a number"},
+    {"--mtu 100 true", "--mtu wants a number from 1280 to 9216"},
+    {"--netem '' true", "--netem wants"},
+    {"--timeout 0 true", "--timeout wants seconds"},
+    {"--timeout -1 true", "--timeout wants seconds"},
+    {"--timeout nan true", "--timeout wants seconds"},
+    {"--write /does/not/exist true", "--write wants a folder"},
+    {"--write / true", "--write wants a folder"},
+    {"--write /dev true", "guests have their own /dev"},
+    {"--accel xen true", "--accel wants auto, kvm or tcg"},
+    {"--tag=yes true", "--tag takes no value"},
+    {"--tty --guests 2 true", "--tty is for one guest"},
+    {"--tag --outside true", "exclude each other"},
+    {"--script '' true", "--script wants"},
+    {"--script 'cut' true", "--script wants"},
+    {"--script 't=x cut' true", "--script wants"},
+    {"--script 't=1 break' true", "--script wants"},
+    {"--script 't=1 kill' true", "--script wants"},
+    {"--script 't=1 cut 0 now' true", "--script wants"},
+    {"--script 't=1 degrade 0' true", "--script wants"},
+    {"--script 't=1 kill 0.1' true", "--script wants"},
+    {"--script 't=1 kill 1' true", "kill 1: the guests are 0 to 0"},
+    {"--script 't=1 cut 0.1' true", "cut 0.1: the rails are 0 to 0"},
+    {"exec", "exec wants a guest and a command"},
+    {"exec 0", "exec wants a guest and a command"},
+    {"exec 0 true", "no guests here: SPARRING_VM_SOCKET is not set"},
+    {"control cut", "no guests here: SPARRING_VM_SOCKET is not set"},
+};
+
+static void wrong_usage_gets_one_clear_line(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        char line[256];
+
+        snprintf(line, sizeof line, "$VM %s", wrong[i].line);
+        run(line);
+        if (result.code != 2 || count(result.error, "\n") != 1)
+            print_error("%s\n", line);
+        assert_code(2);
+        assert_int_equal(count(result.error, "\n"), 1);
+        assert_has(result.error, "sparring-vm: ");
+        assert_has(result.error, wrong[i].text);
+        assert_string_equal(result.output, "");
+    }
+}
+
+/* A cache of its own; apt-get that has no network. */
+#define NO_KERNEL                                                                                  \
+    "D=$(mktemp -d); trap 'rm -rf $D' EXIT; printf '#!/bin/sh\\nexit 1\\n' >$D/apt-get;"           \
+    " chmod +x $D/apt-get; XDG_CACHE_HOME=$D PATH=$D:$PATH"
+
+static void a_missing_kernel_gets_one_clear_line(void **state)
+{
+    (void)state;
+    run("! ls /lib/modules/*/kernel/drivers/infiniband/sw/rxe");
+    if (result.code == 0) {
+        run(NO_KERNEL " $VM true");
+        assert_code(1);
+        assert_has(result.error, "linux-image-amd64 cannot be fetched with apt-get (no network?)");
+        assert_int_equal(count(result.error, "\n"), 1);
+    }
+    run(NO_KERNEL " SPARRING_VM_KERNEL=/does/not/exist $VM true");
+    assert_code(1);
+    assert_has(result.error, "SPARRING_VM_KERNEL=/does/not/exist is neither");
+    assert_int_equal(count(result.error, "\n"), 1);
+    run(NO_KERNEL " SPARRING_VM_KERNEL=$D $VM true");
+    assert_code(1);
+    assert_has(result.error, "holds no vmlinux");
+    run(NO_KERNEL " SPARRING_VM_KERNEL=$D/apt-get $VM true");
+    assert_code(1);
+    assert_has(result.error, "apt-get cannot be unpacked");
+    run("SPARRING_VM_SOCKET=/does/not/exist $VM exec 0 true");
+    assert_code(255);
+    assert_has(result.error, "the guests are gone");
+    assert_int_equal(count(result.error, "\n"), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(help_and_version_are_printed),
+        cmocka_unit_test(wrong_usage_gets_one_clear_line),
+        cmocka_unit_test(a_missing_kernel_gets_one_clear_line),
+    };
+
+    shell_line_setup();
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    shell_line_end();
+    return failed;
+}
