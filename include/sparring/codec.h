@@ -45,8 +45,9 @@ const float *spr_codec_residual(const spr_codec *codec);
  * State as bytes, keyed by parameter: may be loaded into a codec whose layout orders or groups the
  * parameters differently. save: *bytes is the capacity of `buffer` in, the size out; TOO_SMALL when
  * it does not fit (buffer may be NULL to ask). load: parameters that the bytes do not name start at
- * zero; parameters unknown to the layout are ignored; a size that differs is MISMATCH; damaged
- * bytes are CORRUPT and leave the state unchanged.
+ * zero; parameters unknown to the layout are ignored; a size that differs is MISMATCH, damaged
+ * bytes are CORRUPT, those of another version UNSUPPORTED, and none of these changes the state.
+ * Both: INVALID while a request with the codec is running.
  */
 spr_status spr_codec_save(const spr_codec *codec, void *buffer, size_t *bytes);
 spr_status spr_codec_load(spr_codec *codec, const void *buffer, size_t bytes);

@@ -51,8 +51,8 @@ typedef struct spr_comm_options {
  * Create the communicator of all ranks of the job. Collective; blocks until all ranks are connected
  * or init_timeout_s passed. `options` may be NULL. On error *comm is untouched and
  * spr_last_error(NULL) of this thread says which ranks are missing. Errors: INVALID, BOOTSTRAP
- * (deadline; ranks named), AUTH, MISMATCH (versions or settings differ), UNSUPPORTED (transport
- * asked for is not built in), SYSTEM, NOMEM.
+ * (deadline; ranks named), AUTH, MISMATCH (versions or settings differ), UNSUPPORTED (a transport
+ * asked for does not work here, or none reaches a rank), RANK_LOST, SYSTEM, NOMEM.
  */
 spr_status spr_comm_create(const spr_comm_options *options, spr_comm **comm);
 
@@ -111,8 +111,8 @@ typedef struct spr_shrink_info {
  * A rank from which nothing is heard for patience_s seconds (0: init_timeout_s) is given up. Of a
  * network that was cut in two, the part with more ranks goes on, of two halves the one with the
  * lowest rank. `info` may be NULL. Blocks; never waits for a dead rank. Errors: EXPELLED (the
- * others go on without this rank), DEADLINE, INVALID, UNSUPPORTED (more than 1024 ranks), FORKED;
- * after these only spr_comm_destroy() is left.
+ * others go on without this rank) and DEADLINE (no agreement within 8 * patience_s), after which
+ * only spr_comm_destroy() is left; INVALID, UNSUPPORTED (more than 1024 ranks), FORKED.
  */
 spr_status spr_comm_shrink(spr_comm *comm, double patience_s, spr_shrink_info *info);
 
@@ -156,10 +156,11 @@ typedef struct spr_grow_options {
  * The state of one member is handed over to the newcomers on the way. Operations are counted from 1
  * again. Collective; blocks. `options` may be NULL.
  *
- * After success the members destroy the old communicator; nothing else can be done with it. On an
- * error *grown is untouched, and the old communicator is as before: it works, unless one of the
- * members was lost, then spr_comm_shrink() it. All members have success, or none: one for which
- * that cannot be known before a shrink does it. Newcomers may call again after an error.
+ * After success the members destroy the old communicator; nothing else can be done with it, but to
+ * free its memory (mem.h). On an error *grown is untouched, and the old communicator is as before:
+ * it works, unless one of the members was lost, then spr_comm_shrink() it. All members have
+ * success, or none: where that cannot be known without a shrink, the call makes one. Newcomers may
+ * call again after an error.
  *
  * A process keeps its rank only by staying: one that was expelled, or died and was restarted, is a
  * newcomer. spr_last_error(NULL) says what went wrong. Errors: BOOTSTRAP (deadline, with how many

@@ -24,8 +24,8 @@ spr_status spr_test(spr_request **request);
 spr_status spr_wait(spr_request **request, double timeout_s);
 
 /*
- * Stop caring: the request completes with SPR_ERR_CANCELED on this rank as soon as the communicator
- * can drop it. A collective that only some ranks cancel revokes the communicator.
+ * Give up: revokes the communicator, as spr_comm_abort() does. The request completes with
+ * SPR_ERR_CANCELED as soon as its buffers are not in use any more, and still has to be waited for.
  */
 void spr_cancel(spr_request *request);
 

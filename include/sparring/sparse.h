@@ -26,11 +26,14 @@ typedef struct spr_sparse {
  * dense: NULL, or `elements` floats that receive the whole result (zeros included).
  * list: NULL, or a list whose arrays hold `capacity` entries and which receives the union, sorted;
  *       entries that cancel to exactly zero are kept. TOO_SMALL when the union does not fit (count
- * is then the number needed; the collective itself was done, and dense, if given, is complete). op:
- * SPR_SUM or SPR_AVG. Values are added in rank order (canonical): the bits depend on nothing but
- * the inputs and the number of ranks, and equal the dense allreduce of the same vectors (but for
- * the sign of zero where all entries are -0: the sum starts from +0). Errors: as in dense.h;
- * INVALID for unsorted, repeated or out-of-range indices.
+ *       is then the number needed; the collective was done, and dense, if given, is complete).
+ * op: SPR_SUM or SPR_AVG.
+ *
+ * Values are added in rank order (canonical): the bits depend on nothing but the inputs and the
+ * number of ranks, and equal the dense allreduce of the same vectors (but for the sign of zero
+ * where all entries are -0: the sum starts from +0). The lists, *send included, must stay valid and
+ * untouched while the request runs. Errors: as in dense.h; INVALID for unsorted, repeated or
+ * out-of-range indices.
  */
 spr_status spr_isparse_allreduce(spr_comm *comm, const spr_sparse *send, size_t elements,
                                  float *dense, spr_sparse *list, spr_op op,

@@ -24,7 +24,7 @@ enum {
     SPR_ERR_UNSUPPORTED = -2, /* valid, but not built in or not possible here */
     SPR_ERR_NOMEM = -3,       /* memory could not be had */
     SPR_ERR_TIMEOUT = -4,     /* wait() gave up; the request runs on */
-    SPR_ERR_CANCELED = -5,    /* the request was cancelled */
+    SPR_ERR_CANCELED = -5,    /* cancelled, which revokes the communicator */
     SPR_ERR_MISMATCH = -6,    /* ranks called with different arguments: no rank gets a result */
     SPR_ERR_NOT_FOUND = -7,   /* no such name, parameter or file */
     SPR_ERR_TOO_SMALL = -8,   /* the caller's buffer cannot hold the result */

@@ -5,13 +5,12 @@
  * peer has shown that it knows the job's secret.
  *
  *   connector                                   acceptor
- *      HELLO  {magic, version, purpose, job, epoch, rank, size, config hash, nonce C}  ->
- *      <-  CHALLENGE {the same fields of the acceptor, nonce S, HMAC(secret, "A" | HELLO |
- * CHALLENGE)} PROOF  {HMAC(secret, "C" | HELLO | CHALLENGE | PROOF)}  ->
- *      <-  ACCEPT {status, so that a refusal has a reason, HMAC(secret, "R" | HELLO | CHALLENGE |
- * ACCEPT)}
+ *      HELLO   who it is, nonce C           ->
+ *                                           <-  CHALLENGE   who it is, nonce S, MAC
+ *      PROOF   MAC                          ->
+ *                                           <-  ACCEPT      status (a refusal has a reason), MAC
  *
- * auth_wire.h has the bytes.
+ * auth_wire.h has the fields, and what each MAC covers.
  *
  * HMAC-SHA256 (RFC 2104) over the whole transcript with two fresh nonces: not replayable, both
  * sides are proven. Without a secret the MACs are computed with an empty key: then it only keeps

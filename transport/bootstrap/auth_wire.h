@@ -11,8 +11,7 @@
  *   +------------------------+------------------------+
  *   | epoch                  | rank                   |  16   HELLO, CHALLENGE
  *   +------------------------+------------------------+
- *   | size                   | status                 |  24   size: HELLO, CHALLENGE; status:
- * ACCEPT
+ *   | size: HELLO, CHALLENGE | status: ACCEPT         |  24
  *   +------------------------+------------------------+
  *   | config hash                                     |  32   HELLO, CHALLENGE
  *   +-------------------------------------------------+

@@ -9,8 +9,9 @@
  *   +-------------------+---------+-------------------+
  *   | sequence                    | status            |  8   of the allgather; FAIL: what happened
  *   +-----------------------------+-------------------+
- *   | rank                        | size              | 16   FAIL: who is to blame, or -1; RESULT
- * in |                             |                   |      a meeting: the receiver, of how many
+ *   | rank                        | size              | 16   FAIL: who is to blame, or -1;
+ *   |                             |                   |      RESULT in a meeting: the receiver,
+ *   |                             |                   |      of how many
  *   +-----------------------------+-------------------+
  *   | bytes of the payload                            | 24
  *   +-------------------------------------------------+ 32
