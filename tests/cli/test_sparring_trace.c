@@ -16,6 +16,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <math.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -40,6 +41,8 @@ static void suffer(const char *fault, const char *when, float *data, spr_comm *c
         exit(3);
     if (strcmp(fault, "kill") == 0)
         raise(SIGKILL);
+    else if (strcmp(fault, "nan") == 0)
+        data[7] = (float)NAN;
     else if (strcmp(fault, "stop") == 0)
         raise(SIGSTOP);
     else if (strcmp(fault, "sleep") == 0)
@@ -223,6 +226,25 @@ static void a_rank_that_leaves_is_named(void **state)
     expect_verdict("", "leave", "at", 1, "left before * #12");
 }
 
+static void a_rank_with_a_nan_is_named(void **state)
+{
+    (void)state;
+    expect_verdict(
+        "SPARRING_CHECK_FINITE=yes", "nan", "at", 1,
+        "gave up before * #12*: * element 7 of the input of allreduce 'layer 12' is *nan");
+}
+
+/* Nobody needed it: the process says more than its file. */
+static void a_rank_that_never_came_in_is_named(void **state)
+{
+    (void)state;
+    assert_int_not_equal(run("$RUN -n 2 -e SPARRING_TRANSPORTS=none -- $SELF rank sleep at 1"), 0);
+    assert_has(error, "verdict: rank ");
+    assert_has(error, "dead before operation #1: its process exited with code ");
+    find_kept();
+    assert_int_equal(run("rm -r $DIR/*"), 0);
+}
+
 static void a_late_rank_is_named(void **state)
 {
     (void)state;
@@ -364,6 +386,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(a_clean_end_leaves_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_killed_rank_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_rank_that_leaves_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_rank_with_a_nan_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_rank_that_never_came_in_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_late_rank_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_mismatched_rank_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stopped_rank_is_named, set_up, tear_down),

@@ -3,7 +3,7 @@
  * Who is to blame. The rules are tried in this order; sparring-trace(1) explains them.
  *
  *   mismatched     ranks called different things at the same point
- *   gave up        a rank aborted, cancelled or destroyed what was under way
+ *   gave up        a rank aborted, cancelled or destroyed what was under way, or could not do it
  *   dead, left     the one that was lost, or is waited for, has no process any more
  *   stopped        its process is stopped
  *   expelled       it gave no heartbeat for too long, and its process is not seen stopped now
@@ -172,7 +172,7 @@ static void tell_dead(const struct verdict *v, int rank)
     where(s, rank, place, sizeof place);
     if (is_dead(s, rank))
         process_text(p, how, sizeof how);
-    if (t && t->header.ended && (p->kind != PROCESS_KILLED))
+    if (t && t->header.ended && p->kind != PROCESS_KILLED && s->failure)
         snprintf(v->line, TRACE_TEXT_BYTES,
                  "%s: left %s: it destroyed its communicator while others needed it", who, place);
     else if (p->kind == PROCESS_UNKNOWN)
@@ -319,6 +319,13 @@ static bool was_expelled(const struct trace *witness)
     return strstr(witness->header.text, ": expelled: no heartbeat") != NULL;
 }
 
+/* A rank's own doing: it aborted, cancelled, had a NaN or no memory. */
+static bool is_own(spr_status status)
+{
+    return (status < 0 && status > SPR_ERR_LINK) || status == SPR_ERR_REVOKED ||
+           status == SPR_ERR_SYSTEM;
+}
+
 /* What the first failure itself says. */
 static void from_failure(const struct verdict *v)
 {
@@ -328,11 +335,10 @@ static void from_failure(const struct verdict *v)
     bool valid = blamed >= 0 && blamed < s->set->size;
     char who[96], place[128];
 
-    if (status == SPR_ERR_CANCELED || status == SPR_ERR_REVOKED || !valid)
-        blamed = valid ? blamed : self;
+    blamed = valid ? blamed : self;
     scene_rank(s, blamed, who, sizeof who);
     where(s, blamed, place, sizeof place);
-    if (status == SPR_ERR_CANCELED || status == SPR_ERR_REVOKED)
+    if (is_own(status))
         snprintf(v->line, TRACE_TEXT_BYTES, "%s: gave up %s: %.200s", who, place,
                  s->witness->header.text);
     else if (status == SPR_ERR_DEADLINE)
