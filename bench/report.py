@@ -96,8 +96,10 @@ def over_best(rows, name):
     """Best dense peer's time over the row's."""
     row = next((row for row in rows if row.name == name), None)
     reference = best(row for row in rows if row.part == "network")
-    if row is None or not row.ok or reference is None:
-        return None, (name if row is None or not row.ok else "no peer") + " was not measured"
+    if row is None or not row.ok:
+        return None, f"{name} was not measured"
+    if reference is None:
+        return None, "no dense peer was measured"
     return reference.sample.p50 / row.sample.p50, f"against {reference.name}"
 
 

@@ -38,8 +38,16 @@ options() {
             my @values = $form =~ /Ar/ ? () : grep { !/^(Cm|Ns|\|)$/ } split " ", $form;
             print join(" ", $name, sort @values), "\n" }' man/sparring.conf.5 >"$findings.b"
     both transport/options.c man/sparring.conf.5
-    sed -i 's/ .*//' "$findings.a"
-    sed -nE 's/^\| `SPARRING_([A-Z_]+)`.*/\1/p' README.md >"$findings.b"
+    # The table of README.md: name, default, text.
+    perl -0777 -ne '
+        s/.*spr_options_table\[\] = \{//s;
+        while (/\{"([a-z_]+)",\s*(?:[A-Z_]+\s*)?"([^"]*)",\s*"([^"]*)",\s*SPR_OPT_(\w+)/g) {
+            my ($name, $value, $text, $type) = (uc $1, $2, $3, $4);
+            $value =~ s,^.*/,,;
+            $value .= "s" if $type eq "TIME" && $value =~ /^\d+$/;
+            print "$name | $value | $text\n";
+        }' transport/options.c >"$findings.a"
+    sed -nE 's/^\| `SPARRING_([A-Z_]+)` \| `?([^`|]*[^`| ])?`? +\| (.*) \|$/\1 | \2 | \3/p' README.md >"$findings.b"
     both transport/options.c README.md
 }
 
