@@ -182,11 +182,13 @@ spr_status spr_opt_load(const struct spr_opt *table, size_t n, void *fields,
 
 /* Variables that are read by hand, before there is any table or outside of it. */
 static const char *const reserved[] = {
-    "RANK",       "SIZE",        "ROOT",           "FILE",       "SECRET_FILE", "SECRET_FD",
-    "JOB",        "LOCAL_RANK",  "LOCAL_SIZE",     "HOST_INDEX", "LOG",         "LOG_FILE",
-    "CONF_FILE",  "TIME_FACTOR", "SIMD",           "SEED",       "SOAK",        "TEST_SCALE",
-    "TEST_LIMIT", "PROGRESS",    "TEST_SCHEDULES", "TEST_JOBS",  "MEET",        "JOIN",
-    "SCENE",
+    "RANK",        "SIZE",           "ROOT",       "FILE",
+    "SECRET_FILE", "SECRET_FD",      "JOB",        "LOCAL_RANK",
+    "LOCAL_SIZE",  "HOST_INDEX",     "LOG",        "LOG_FILE",
+    "CONF_FILE",   "TIME_FACTOR",    "SIMD",       "SEED",
+    "SOAK",        "TEST_SCALE",     "TEST_LIMIT", "TEST_TRANSPORTS",
+    "PROGRESS",    "TEST_SCHEDULES", "TEST_JOBS",  "MEET",
+    "JOIN",        "SCENE",
 };
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;

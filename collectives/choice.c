@@ -8,6 +8,9 @@
 
 const struct spr_transport_kind spr_transport_kinds[] = {
     {"shm", SPR_T_SHM, &spr_transport_shm},
+#ifdef HAVE_VERBS
+    {"verbs", SPR_T_VERBS, &spr_transport_verbs},
+#endif
 #ifdef HAVE_URING
     {"uring", SPR_T_URING, &spr_transport_uring},
 #endif
@@ -15,7 +18,7 @@ const struct spr_transport_kind spr_transport_kinds[] = {
 };
 const size_t spr_transport_kinds_count = SPR_ARRAY_LEN(spr_transport_kinds);
 
-static bool is_tcp(int id) { return id != SPR_T_SHM; }
+static bool is_tcp(int id) { return id == SPR_T_URING || id == SPR_T_EPOLL; }
 
 /* Is `name` in the comma-separated list? */
 static bool listed(const char *list, const char *name)
@@ -45,6 +48,14 @@ spr_status spr_comm_check_transports(const char *list, struct spr_error *error)
     return SPR_OK;
 }
 
+/* Can another one that is asked for, or all, do its work? */
+static bool has_substitute(int id, const char *list)
+{
+    bool epoll = listed(list, "auto") || listed(list, "epoll");
+
+    return id == SPR_T_URING ? epoll : id == SPR_T_VERBS && (epoll || listed(list, "uring"));
+}
+
 static spr_status open_one(spr_comm *comm, const struct spr_transport_kind *kind, bool asked_for,
                            struct spr_transport_offer *offer, struct spr_error *error)
 {
@@ -64,11 +75,15 @@ static spr_status open_one(spr_comm *comm, const struct spr_transport_kind *kind
     }
     offer->refused = true;
     snprintf(offer->why_not, sizeof offer->why_not, "%s", reason.text);
-    if (asked_for || status == SPR_ERR_INVALID) {
+    if ((asked_for && !has_substitute(kind->id, comm->options.transports)) ||
+        status == SPR_ERR_INVALID) {
         *error = reason;
         return spr_error_set(error, status, comm->rank, "transport %s: %s", kind->name,
                              spr_status_string(status));
     }
+    /* Most hosts have no RDMA device, and nothing is amiss there. */
+    if (kind->id == SPR_T_VERBS && status == SPR_ERR_UNSUPPORTED && !asked_for)
+        return SPR_OK;
     comm->counters.fallbacks++;
     spr_trace_add(comm->trace, spr_monotonic_ns(), SPR_EV_FALLBACK, -1,
                   spr_trace_word(comm->trace, kind->name), 0, 0);
@@ -76,7 +91,7 @@ static spr_status open_one(spr_comm *comm, const struct spr_transport_kind *kind
     return SPR_OK;
 }
 
-/* shm, and one of the two TCP twins: epoll only where io_uring is not wanted or refused. */
+/* shm, verbs, and one of the two TCP twins: epoll only where io_uring is not wanted or refused. */
 spr_status spr_comm_open_transports(spr_comm *comm, struct spr_transport_offer *offers,
                                     struct spr_error *error)
 {
@@ -89,14 +104,13 @@ spr_status spr_comm_open_transports(spr_comm *comm, struct spr_transport_offer *
         const struct spr_transport_kind *kind = &spr_transport_kinds[k];
         struct spr_transport_offer unseen = {0}, *offer = offers ? &offers[k] : &unseen;
         bool tcp = is_tcp(kind->id), asked_for = listed(list, kind->name);
-        bool has_twin = kind->id == SPR_T_URING && (any || listed(list, "epoll"));
         *offer = unseen;
         if (!asked_for && !any) {
             snprintf(offer->why_not, sizeof offer->why_not, "not among the transports asked for");
         } else if (tcp && have_tcp) {
             snprintf(offer->why_not, sizeof offer->why_not, "not needed: uring can be used");
         } else {
-            status = open_one(comm, kind, asked_for && !has_twin, offer, error);
+            status = open_one(comm, kind, asked_for, offer, error);
             have_tcp |= tcp && offer->open;
             comm->thread_only |= offer->open && kind->id == SPR_T_URING;
         }

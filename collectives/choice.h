@@ -27,7 +27,8 @@ struct spr_transport_offer {
 
 /* Is it a list of transports that there are? INVALID. */
 spr_status spr_comm_check_transports(const char *list, struct spr_error *error);
-/* Open those that comm->options.transports asks for: shm, and one of the two TCP twins. `offers`:
+/* Open those that comm->options.transports asks for: shm, verbs, and one of the two TCP
+ * twins. `offers`:
  * NULL, or [SPR_T_COUNT], filled in the order of spr_transport_kinds as far as it came. */
 spr_status spr_comm_open_transports(spr_comm *comm, struct spr_transport_offer *offers,
                                     struct spr_error *error);

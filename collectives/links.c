@@ -66,11 +66,15 @@ void spr_comm_describe(const spr_comm *comm, struct spr_peer_info *info)
 
 /* Links ---------------------------------------------------------------------------------------- */
 
-static bool has_crc(const spr_comm *comm, const struct spr_peer_info *mine,
+/* auto: TCP between hosts. RDMA packets have a better checksum of their own. */
+static bool has_crc(const spr_comm *comm, int id, const struct spr_peer_info *mine,
                     const struct spr_peer_info *peer)
 {
-    return comm->options.crc == SPR_CRC_AUTO ? !spr_peer_same_host(mine, peer)
-                                             : comm->options.crc == SPR_CRC_YES;
+    bool tcp = id == SPR_T_URING || id == SPR_T_EPOLL;
+
+    if (id == SPR_T_SHM || comm->options.crc != SPR_CRC_AUTO)
+        return id != SPR_T_SHM && comm->options.crc == SPR_CRC_YES;
+    return tcp && !spr_peer_same_host(mine, peer);
 }
 
 static spr_status connect_peer(spr_comm *comm, int peer, struct spr_error *error)
@@ -86,8 +90,7 @@ static spr_status connect_peer(spr_comm *comm, int peer, struct spr_error *error
             continue;
         status = t->ops->connect(t, peer, info, &link, error);
         if (status == SPR_OK)
-            spr_channel_attach(&comm->channel, link,
-                               kind->id != SPR_T_SHM && has_crc(comm, mine, info));
+            spr_channel_attach(&comm->channel, link, has_crc(comm, kind->id, mine, info));
         return status;
     }
     return spr_error_set(error, SPR_ERR_UNSUPPORTED, peer,

@@ -110,6 +110,22 @@ transport_libspr_transport_la_SOURCES += \
 	transport/uring/zerocopy.c
 endif
 
+# RDMA.
+if HAVE_VERBS
+transport_libspr_transport_la_SOURCES += \
+	transport/verbs/connect.c \
+	transport/verbs/device.c \
+	transport/verbs/fault.c \
+	transport/verbs/memory.c \
+	transport/verbs/queue.c \
+	transport/verbs/receive.c \
+	transport/verbs/send.c \
+	transport/verbs/survey.h \
+	transport/verbs/verbs.c \
+	transport/verbs/verbs.h \
+	transport/verbs/wire.h
+endif
+
 # The simulated transport is for tests and sparring-sim, never in libsparring.so.
 noinst_LTLIBRARIES += transport/libspr-sim.la
 transport_libspr_sim_la_SOURCES = \

@@ -11,8 +11,9 @@ static const char *const crc_choices[] = {"no", "yes", "auto", NULL};
 #define FIELD(name) offsetof(struct spr_options, name)
 
 const struct spr_opt spr_options_table[] = {
-    {"transports", "auto", "transports that may be used: auto, or a list of shm, uring, epoll",
-     SPR_OPT_STRING, FIELD(transports), NULL, 0, 0},
+    {"transports", "auto",
+     "transports that may be used: auto, or a list of shm, verbs, uring, epoll", SPR_OPT_STRING,
+     FIELD(transports), NULL, 0, 0},
     {"interface", "", "network interface or address for TCP; a list is tried in order",
      SPR_OPT_STRING, FIELD(interface_name), NULL, 0, 0},
     {"congestion", "", "TCP congestion control for our sockets; empty leaves the system's",
@@ -26,7 +27,7 @@ const struct spr_opt spr_options_table[] = {
      NULL, 1e-3, 1e6},
     {"insecure", "no", "listen beyond loopback although the job has no secret", SPR_OPT_BOOL,
      FIELD(insecure), NULL, 0, 0},
-    {"crc", "auto", "checksum of every payload on TCP; auto: between hosts only", SPR_OPT_ENUM,
+    {"crc", "auto", "checksum of every payload; auto: on TCP between hosts only", SPR_OPT_ENUM,
      FIELD(crc), crc_choices, 0, 0},
     {"check_finite", "no", "fail when an input has a NaN or an infinity, with its rank and index",
      SPR_OPT_BOOL, FIELD(check_finite), NULL, 0, 0},
@@ -52,5 +53,20 @@ const struct spr_opt spr_options_table[] = {
      FIELD(guardian), NULL, 0, 0},
     {"shm_slots", "24", "272 KiB slots of shared memory per rank, beyond one per peer",
      SPR_OPT_SIZE, FIELD(shm_slots), NULL, 1, 65536},
+    {"verbs_devices", "", "RDMA devices that may be used: names, or name:port; empty: all",
+     SPR_OPT_STRING, FIELD(verbs_devices), NULL, 0, 0},
+    {"verbs_gid", "-1", "index of the GID of the RDMA device; -1: choose", SPR_OPT_INT,
+     FIELD(verbs_gid), NULL, -1, 1023},
+    {"verbs_slots", "4", "272 KiB slots of registered memory per peer", SPR_OPT_INT,
+     FIELD(verbs_slots), NULL, 1, 7},
+    {"verbs_timeout", "17", "wait 4.096 us * 2^N for an acknowledgement of an RDMA write",
+     SPR_OPT_INT, FIELD(verbs_timeout), NULL, 8, 24},
+    {"verbs_retry", "6", "how often an RDMA write is tried again", SPR_OPT_INT, FIELD(verbs_retry),
+     NULL, 0, 6},
+    {"verbs_traffic_class", "0", "traffic class of RDMA packets", SPR_OPT_INT,
+     FIELD(verbs_traffic_class), NULL, 0, 255},
+    {"verbs_sl", "0", "service level of RDMA packets", SPR_OPT_INT, FIELD(verbs_sl), NULL, 0, 15},
+    {"verbs_pkey", "0", "index of the partition key", SPR_OPT_INT, FIELD(verbs_pkey), NULL, 0,
+     65535},
 };
 const size_t spr_options_count = SPR_ARRAY_LEN(spr_options_table);

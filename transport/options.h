@@ -30,7 +30,14 @@ struct spr_options {
     size_t zerocopy_bytes;     /* SEND_ZC from this size, off-host only; inf = never */
     char *trace_file;          /* "" = none */
     char *trace_dir;           /* "" = the flight recorder stays in private memory */
-    size_t shm_slots;          /* 272 KiB slots per rank beyond one per peer */
+    char *verbs_devices;       /* "" = all, or names, or names with ports */
+    int verbs_gid;             /* index; -1 = choose */
+    int verbs_slots;           /* large slots per peer */
+    int verbs_pkey;            /* index */
+    int verbs_sl, verbs_traffic_class;
+    int verbs_timeout; /* of an acknowledgement: 4.096 us * 2^n */
+    int verbs_retry;   /* how often */
+    size_t shm_slots;  /* 272 KiB slots per rank beyond one per peer */
 };
 
 extern const struct spr_opt spr_options_table[];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * Transport: links between this rank and its peers. A link carries frames, reliably and in order,
- * both ways. Every implementation (self, shm, uring, epoll, sim) fills one table, struct
+ * both ways. Every implementation (self, shm, verbs, uring, epoll, sim) fills one table, struct
  * spr_transport_ops.
  *
  * Nothing here blocks. All calls on the transports of one communicator are serialised by the
@@ -83,7 +83,8 @@ struct spr_link {
 };
 
 #define SPR_ADDRESS_BYTES 128
-enum { SPR_T_SHM, SPR_T_URING, SPR_T_EPOLL, SPR_T_COUNT }; /* those that exchange addresses */
+/* Those that exchange addresses. */
+enum { SPR_T_SHM, SPR_T_URING, SPR_T_EPOLL, SPR_T_VERBS, SPR_T_COUNT };
 
 /* How the peers find a rank's board (transport/watch/board.h), and its control mesh. */
 struct spr_watch_card {
@@ -174,7 +175,7 @@ struct spr_transport {
     struct spr_transport_params params;
 };
 
-extern const struct spr_transport_ops spr_transport_self, spr_transport_shm, spr_transport_uring,
-    spr_transport_epoll;
+extern const struct spr_transport_ops spr_transport_self, spr_transport_shm, spr_transport_verbs,
+    spr_transport_uring, spr_transport_epoll;
 
 #endif

@@ -32,7 +32,7 @@ typedef struct spr_comm_options {
     const char *root;           /* "host:port" of rank 0; with rank and size set: no environment */
     const char *file;           /* path of a shared file to meet at, instead of root */
     int rank, size;             /* used when size > 0 together with root or file */
-    const char *transports;     /* "auto", or a list such as "shm,uring,epoll" */
+    const char *transports;     /* "auto", or a list such as "shm,verbs,epoll" */
     const char *interface_name; /* "eth0" or an address; list with commas */
     int progress;               /* SPR_PROGRESS_... */
     double timeout_s;           /* deadline of an operation; default 600 */

@@ -111,7 +111,7 @@ static const char *take_algorithm(struct options *options, const char *value)
 static const char *take_transports(struct options *options, const char *value)
 {
     options->transports = value;
-    return *value != '\0' ? NULL : "auto or a list such as shm,uring,epoll";
+    return *value != '\0' ? NULL : "auto or a list such as shm,verbs,epoll";
 }
 
 static const char *take_codec(struct options *options, const char *value)
@@ -226,7 +226,7 @@ static const struct option_row {
     {"datatype", 'd', "TYPE", take_dtype, "fp32, fp64, fp16, bf16, int32, int64 [fp32]"},
     {"op", 'o', "OP", take_op, "sum, avg, min, max [sum; compressed_allreduce: avg]"},
     {"algo", 0, "NAME", take_algorithm, "auto, all, a name, or help for a list [auto]"},
-    {"transport", 0, "LIST", take_transports, "auto, or a list of shm, uring, epoll [auto]"},
+    {"transport", 0, "LIST", take_transports, "auto, or a list of shm, verbs, uring, epoll [auto]"},
     {"seed", 0, "N", take_seed, "of the data [1]"},
     {"elastic", 0, NULL, take_elastic,
      "survive deaths: allreduce of one size, each sum checked;\nwith sparring-run --restart"},

@@ -35,7 +35,7 @@ struct spr_auth_key {
     uint64_t config_hash; /* settings that must be equal on all ranks */
 };
 
-enum spr_auth_purpose { SPR_AUTH_ROOT = 1, SPR_AUTH_TCP, SPR_AUTH_SHM };
+enum spr_auth_purpose { SPR_AUTH_ROOT = 1, SPR_AUTH_TCP, SPR_AUTH_SHM, SPR_AUTH_VERBS };
 
 #define SPR_AUTH_FRAME_BYTES 128 /* all four messages have this size */
 

@@ -314,6 +314,7 @@ static const struct spr_tcp_twin twin = {
     .ops = &spr_transport_epoll,
     .index = SPR_T_EPOLL,
     .other = SPR_T_URING,
+    .purpose = SPR_AUTH_TCP,
     .link_bytes = sizeof(struct link),
     .attach = attach,
 };

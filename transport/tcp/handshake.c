@@ -35,7 +35,7 @@ struct spr_tcp_handshake *spr_tcp_handshake_new(struct spr_tcp *tcp, int fd,
     h->since_ns = spr_now_ns(p->clock);
     h->deadline_ns = h->since_ns + spr_tcp_seconds_ns(link ? CONNECTOR_S : SPR_TCP_HANDSHAKE_S);
     spr_list_init(&h->node);
-    spr_auth_init(&h->auth, p->key, link != NULL, SPR_AUTH_TCP, link ? link->link.peer : -1);
+    spr_auth_init(&h->auth, p->key, link != NULL, tcp->twin->purpose, link ? link->link.peer : -1);
     return h;
 }
 
@@ -62,22 +62,27 @@ int spr_tcp_handshake_end(struct spr_tcp *tcp, struct spr_tcp_handshake *h, bool
     return -1;
 }
 
+void spr_tcp_up(struct spr_tcp_link *l)
+{
+    struct spr_tcp *tcp = spr_tcp_of(l->link.transport);
+
+    l->link.state = SPR_LINK_UP;
+    spr_debug(SPR_SUB_NET, "%s: connected with rank %d", tcp->base.ops->name, l->link.peer);
+    spr_tcp_wake(tcp, l);
+    tcp->base.params.events->up(&l->link);
+}
+
 void spr_tcp_established(struct spr_tcp *tcp, struct spr_tcp_link *l, int fd)
 {
-    const struct spr_transport_params *p = &tcp->base.params;
     spr_status status;
 
     spr_list_remove(&l->dial);
     l->fd = fd;
     status = fd < 0 ? SPR_ERR_SYSTEM : tcp->twin->attach(tcp, l);
-    if (status) {
+    if (status == SPR_OK)
+        spr_tcp_up(l);
+    else if (status != SPR_IN_PROGRESS)
         spr_tcp_lose(l, status, "cannot take the connection over");
-        return;
-    }
-    l->link.state = SPR_LINK_UP;
-    spr_debug(SPR_SUB_NET, "%s: connected with rank %d", tcp->base.ops->name, l->link.peer);
-    spr_tcp_wake(tcp, l);
-    p->events->up(&l->link);
 }
 
 /* An accepted connection showed who it is. */
@@ -97,7 +102,7 @@ static void place(struct spr_tcp *tcp, struct spr_tcp_handshake *h)
         return;
     }
     l = tcp->links[peer];
-    if (l && l->link.state == SPR_LINK_CONNECTING) {
+    if (l && l->link.state == SPR_LINK_CONNECTING && l->fd < 0) {
         spr_tcp_established(tcp, l, fd);
     } else if (l) {
         spr_debug(SPR_SUB_NET, "closed another connection of rank %d", peer);
@@ -200,7 +205,7 @@ static int take_accepted(struct spr_tcp *tcp)
         if (fd < 0 || !l)
             continue;
         tcp->accepted[r] = -1;
-        if (l->link.state == SPR_LINK_CONNECTING)
+        if (l->link.state == SPR_LINK_CONNECTING && l->fd < 0)
             spr_tcp_established(tcp, l, fd);
         else
             close(fd);

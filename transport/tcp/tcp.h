@@ -65,9 +65,11 @@ struct spr_tcp_link {
 /* What makes a transport out of this. */
 struct spr_tcp_twin {
     const struct spr_transport_ops *ops;
-    int index, other;  /* SPR_T_EPOLL, SPR_T_URING: which address is its own */
+    int index, other; /* SPR_T_EPOLL, SPR_T_URING: which address is its own */
+    enum spr_auth_purpose purpose;
     size_t link_bytes; /* a struct that begins with struct spr_tcp_link */
-    /* Take an authenticated, non-blocking socket, l->fd, into the data path. */
+    /* Take an authenticated, non-blocking socket, l->fd, into the data path. IN_PROGRESS: more has
+     * to happen before the link is up; then spr_tcp_up() follows. */
     spr_status (*attach)(struct spr_tcp *tcp, struct spr_tcp_link *l);
 };
 
@@ -125,6 +127,8 @@ bool spr_tcp_delivered(const struct spr_link *link);
 /* Accept, connect, authenticate, expire. Upcalls. Returns the number of steps. Call it when
  * setup_fd is readable or setup_due is set. */
 int spr_tcp_setup_progress(struct spr_tcp *tcp);
+/* The link is up: tell. */
+void spr_tcp_up(struct spr_tcp_link *l);
 /* Put a link on the work list. */
 void spr_tcp_wake(struct spr_tcp *tcp, struct spr_tcp_link *l);
 /* Upcalls of a list of frames; returns how many. */

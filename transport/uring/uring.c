@@ -203,6 +203,7 @@ static const struct spr_tcp_twin twin = {
     .ops = &spr_transport_uring,
     .index = SPR_T_URING,
     .other = SPR_T_EPOLL,
+    .purpose = SPR_AUTH_TCP,
     .link_bytes = sizeof(struct uring_link),
     .attach = attach,
 };

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Completion queues and queue pairs.
+ *
+ * Sends and receives of a link complete in the same queue, so that what arrived before a failure is
+ * seen before it. A completion queue serves as many links as it has room for all their work
+ * requests: it cannot overflow. (soft-RoCE would drop completions silently.)
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "transport/verbs/verbs.h"
+
+#define MOST_COMPLETIONS 65536u
+/* "receiver not ready" never happens; if it did, a finite number of times 0.64 ms apart. */
+#define RNR_RETRIES 6
+#define RNR_TIMER 12
+#define HOP_LIMIT 255
+
+static struct ibv_qp *make_qp(const struct verbs_device *d, struct ibv_cq *cq,
+                              uint32_t inline_bytes)
+{
+    struct ibv_qp_init_attr attr = {.send_cq = cq,
+                                    .recv_cq = cq,
+                                    .qp_type = IBV_QPT_RC,
+                                    .cap = {.max_send_wr = VERBS_SEND_DEPTH,
+                                            .max_recv_wr = VERBS_RECEIVE_DEPTH,
+                                            .max_send_sge = 2,
+                                            .max_recv_sge = 1,
+                                            .max_inline_data = inline_bytes}};
+
+    return ibv_create_qp(d->pd, &attr);
+}
+
+void verbs_inline_probe(struct verbs_device *d)
+{
+    static const uint32_t sizes[] = {512, 384, 256, 220, 192, 128, SPR_VERBS_HEAD};
+    struct ibv_cq *cq = ibv_create_cq(d->context, 16, NULL, NULL, 0);
+
+    d->inline_bytes = 0;
+    for (size_t i = 0; cq && !d->inline_bytes && i < SPR_ARRAY_LEN(sizes); i++) {
+        struct ibv_qp *qp = make_qp(d, cq, sizes[i]);
+        if (!qp)
+            continue;
+        d->inline_bytes = sizes[i];
+        (void)ibv_destroy_qp(qp);
+    }
+    if (cq)
+        (void)ibv_destroy_cq(cq);
+}
+
+/* A completion queue with room for one more link; made for as many as may come. */
+static struct verbs_cq *find_cq(struct verbs_transport *t, struct spr_error *error)
+{
+    uint32_t most = (uint32_t)spr_min_size((size_t)t->device.limits.max_cqe, MOST_COMPLETIONS);
+    uint32_t links = most / VERBS_LINK_COMPLETIONS, peers = (uint32_t)t->tcp.base.params.size - 1;
+    struct verbs_cq *c, **more;
+
+    if (t->cq_count > 0 && t->cqs[t->cq_count - 1]->links < t->cqs[t->cq_count - 1]->most_links)
+        return t->cqs[t->cq_count - 1];
+    links = links < peers ? links : peers;
+    links = links ? links : 1;
+    more = spr_realloc(t->cqs, (t->cq_count + 1) * sizeof *t->cqs);
+    if (more)
+        t->cqs = more;
+    c = more ? spr_calloc(1, sizeof *c) : NULL;
+    if (!c) {
+        spr_error_set(error, SPR_ERR_NOMEM, -1, "no memory for a completion queue");
+        return NULL;
+    }
+    c->cq = ibv_create_cq(t->device.context, (int)(links * VERBS_LINK_COMPLETIONS), c,
+                          t->device.channel, 0);
+    if (!c->cq) {
+        spr_error_errno(error, SPR_ERR_SYSTEM, -1, errno,
+                        "%s refuses a completion queue of %u entries", t->device.name,
+                        links * VERBS_LINK_COMPLETIONS);
+        spr_free(c);
+        return NULL;
+    }
+    c->most_links = links;
+    t->cqs[t->cq_count++] = c;
+    return c;
+}
+
+spr_status verbs_qp_create(struct verbs_transport *t, struct verbs_link *l, struct spr_error *error)
+{
+    struct verbs_device *d = &t->device;
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+                               .pkey_index = (uint16_t)t->tcp.base.params.options->verbs_pkey,
+                               .port_num = d->port_number,
+                               .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+    struct verbs_cq *c = find_cq(t, error);
+    int failed;
+
+    if (!c)
+        return SPR_ERR_SYSTEM;
+    l->qp = make_qp(d, c->cq, d->inline_bytes);
+    if (!l->qp)
+        return spr_error_errno(error, SPR_ERR_SYSTEM, -1, errno, "%s refuses a queue pair",
+                               d->name);
+    l->cq = c;
+    c->links++;
+    failed = ibv_modify_qp(l->qp, &attr,
+                           IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    if (failed)
+        return spr_error_errno(error, SPR_ERR_SYSTEM, -1, failed,
+                               "%s refuses a queue pair (pkey index %d)", d->name,
+                               t->tcp.base.params.options->verbs_pkey);
+    /* Random, so that packets of an earlier connection are not taken for ours. */
+    l->first_sequence = spr_hash_u32(spr_monotonic_ns() ^ l->qp->qp_num) & 0xffffff;
+    return SPR_OK;
+}
+
+static void set_path(const struct verbs_transport *t, const struct verbs_link *l,
+                     struct ibv_ah_attr *ah)
+{
+    const struct spr_options *o = t->tcp.base.params.options;
+    bool ethernet = t->device.port.link_layer == IBV_LINK_LAYER_ETHERNET;
+
+    *ah = (struct ibv_ah_attr){.port_num = t->device.port_number,
+                               .sl = (uint8_t)o->verbs_sl,
+                               .dlid = l->theirs.lid,
+                               .is_global = ethernet || o->verbs_gid >= 0};
+    memcpy(ah->grh.dgid.raw, l->theirs.gid, sizeof ah->grh.dgid.raw);
+    ah->grh.sgid_index = (uint8_t)t->device.gid_index;
+    ah->grh.hop_limit = HOP_LIMIT;
+    ah->grh.traffic_class = (uint8_t)o->verbs_traffic_class;
+}
+
+spr_status verbs_qp_connect(struct verbs_transport *t, struct verbs_link *l,
+                            struct spr_error *error)
+{
+    const struct spr_options *o = t->tcp.base.params.options;
+    uint8_t mtu = (uint8_t)t->device.port.active_mtu;
+    struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR,
+                              .path_mtu = (enum ibv_mtu)(l->theirs.mtu < mtu ? l->theirs.mtu : mtu),
+                              .dest_qp_num = l->theirs.queue_pair,
+                              .rq_psn = l->theirs.first_sequence,
+                              .max_dest_rd_atomic = 1,
+                              .min_rnr_timer = RNR_TIMER};
+    struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS,
+                              .sq_psn = l->first_sequence,
+                              .timeout = (uint8_t)o->verbs_timeout,
+                              .retry_cnt = (uint8_t)o->verbs_retry,
+                              .rnr_retry = RNR_RETRIES,
+                              .max_rd_atomic = 1};
+    char gid[VERBS_GID_TEXT];
+    int failed;
+
+    set_path(t, l, &rtr.ah_attr);
+    failed = ibv_modify_qp(l->qp, &rtr,
+                           IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                               IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+    if (!failed)
+        failed = ibv_modify_qp(l->qp, &rts,
+                               IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                   IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+    if (!failed)
+        return SPR_OK;
+    return spr_error_errno(error, SPR_ERR_LINK, l->tcp.link.peer, failed,
+                           "%s cannot connect to GID %s of rank %d", t->device.name,
+                           verbs_gid_print((const union ibv_gid *)l->theirs.gid, gid, sizeof gid),
+                           l->tcp.link.peer);
+}
+
+void verbs_qp_stop(struct verbs_link *l)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+    if (l->qp)
+        (void)ibv_modify_qp(l->qp, &attr, IBV_QP_STATE);
+}
+
+void verbs_qp_destroy(struct verbs_link *l)
+{
+    if (l->qp)
+        (void)ibv_destroy_qp(l->qp);
+    l->qp = NULL;
+    if (l->cq)
+        l->cq->links--;
+    l->cq = NULL;
+}
+
+void verbs_cqs_destroy(struct verbs_transport *t)
+{
+    verbs_disarm(t);
+    for (uint32_t i = 0; i < t->cq_count; i++) {
+        (void)ibv_destroy_cq(t->cqs[i]->cq);
+        spr_free(t->cqs[i]);
+    }
+    spr_free(t->cqs);
+    t->cqs = NULL;
+    t->cq_count = 0;
+}
+
+int verbs_poll(struct verbs_transport *t, struct ibv_wc *wc, int most)
+{
+    int n = 0;
+
+    for (uint32_t i = 0; i < t->cq_count && n < most; i++) {
+        int taken = ibv_poll_cq(t->cqs[i]->cq, most - n, wc + n);
+        n += taken > 0 ? taken : 0;
+    }
+    return n;
+}
+
+bool verbs_arm(struct verbs_transport *t)
+{
+    for (uint32_t i = 0; i < t->cq_count; i++) {
+        struct verbs_cq *c = t->cqs[i];
+        if (!c->armed && ibv_req_notify_cq(c->cq, 0))
+            return false;
+        c->armed = true;
+    }
+    return true;
+}
+
+void verbs_disarm(struct verbs_transport *t)
+{
+    struct ibv_cq *cq;
+    void *context;
+
+    if (!t->device.channel)
+        return;
+    while (ibv_get_cq_event(t->device.channel, &cq, &context) == 0) {
+        struct verbs_cq *c = context;
+        c->armed = false;
+        /* Takes a lock; nobody destroys a queue meanwhile. */
+        ibv_ack_cq_events(cq, 1);
+    }
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Frames out of the own slots. That a frame has arrived is known from the completion, never from
+ * looking at the slot. The peer can write the slot at any time: what decides is read once.
+ */
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "transport/verbs/verbs.h"
+
+spr_status verbs_post_receives(struct verbs_link *l)
+{
+    struct ibv_recv_wr chain[VERBS_RECEIVE_DEPTH], *bad;
+    uint32_t n = l->unposted;
+
+    if (n == 0)
+        return SPR_OK;
+    /* They only count: a write with immediate says itself where it goes. */
+    for (uint32_t i = 0; i < n; i++)
+        chain[i] = (struct ibv_recv_wr){.wr_id = VERBS_RECEIVE_ID | (uint32_t)l->tcp.link.peer,
+                                        .next = i + 1 < n ? &chain[i + 1] : NULL};
+    if (ibv_post_recv(l->qp, chain, &bad))
+        return SPR_ERR_SYSTEM;
+    l->unposted = 0;
+    return SPR_OK;
+}
+
+static uint32_t bits(uint32_t first, uint32_t count) { return ((1u << count) - 1u) << first; }
+
+/* As the peer sees it a slot is taken while its payload is borrowed, and until it has been told. */
+bool verbs_owes_credit(const struct verbs_link *l)
+{
+    uint32_t untold = l->given_back ^ l->told;
+    uint32_t taken = l->held | untold;
+    uint32_t classes[2] = {bits(0, l->own.small), bits(l->own.small, l->own.large)};
+
+    for (int i = 0; i < 2; i++) {
+        int all = __builtin_popcount(classes[i]);
+        int news = __builtin_popcount(untold & classes[i]);
+        if (news > 0 && (2 * news >= all || __builtin_popcount(taken & classes[i]) == all))
+            return true;
+    }
+    return false;
+}
+
+static void give_back(struct verbs_link *l, uint32_t slot)
+{
+    l->held &= ~(1u << slot);
+    l->given_back ^= 1u << slot;
+}
+
+/* A token is the number of the slot, plus 1. */
+void verbs_release(struct spr_link *link, void *token)
+{
+    struct verbs_link *l = verbs_link_of((struct spr_tcp_link *)link);
+    uintptr_t slot = (uintptr_t)token;
+
+    if (!token)
+        return;
+    give_back(l, (uint32_t)slot - 1);
+    if (l->phase == VERBS_UP && verbs_owes_credit(l))
+        spr_tcp_wake(spr_tcp_of(link->transport), &l->tcp);
+}
+
+static int broken(struct verbs_transport *t, struct verbs_link *l, const char *text)
+{
+    verbs_fail(t, l, SPR_ERR_PROTO, "%s", text);
+    return 1;
+}
+
+/* Upcalls for a frame whose header is in *f and whose payload is in `data`. */
+static int deliver(struct verbs_transport *t, struct verbs_link *l, uint32_t slot,
+                   struct spr_frame *f, const uint8_t *data)
+{
+    const struct spr_transport_params *p = &t->tcp.base.params;
+    struct spr_rx rx = {.sink = SPR_SINK_DROP};
+    const void *where = NULL;
+    void *token = NULL;
+    spr_status status;
+
+    /* Until the upcalls are over, and longer when it is borrowed. */
+    l->held |= 1u << slot;
+    status = p->events->header(&l->tcp.link, f, &rx);
+    if (l->tcp.over)
+        return 1;
+    if (status) {
+        verbs_fail(t, l, status, "a frame breaks the protocol");
+        return 1;
+    }
+    if (f->bytes && rx.sink == SPR_SINK_INTO) {
+        memcpy(rx.into, data, f->bytes);
+        where = rx.into;
+    } else if (f->bytes && rx.sink == SPR_SINK_BORROW) {
+        where = data;
+        token = (void *)(uintptr_t)(slot + 1);
+    }
+    p->counters->received_frames++;
+    p->counters->received_bytes += SPR_FRAME_BYTES + f->bytes;
+    if (!token)
+        give_back(l, slot);
+    p->events->payload(&l->tcp.link, f, where, token);
+    return 1;
+}
+
+static int take_message(struct verbs_transport *t, struct verbs_link *l, uint32_t slot,
+                        uint32_t bytes)
+{
+    const uint8_t *message;
+    struct spr_verbs_prefix prefix;
+    struct spr_frame f;
+
+    if (slot >= spr_verbs_slot_count(&l->own) || (l->held & 1u << slot))
+        return broken(t, l, "wrote to a slot that it does not have");
+    if (bytes < SPR_VERBS_HEAD || bytes > spr_verbs_slot_bytes(&l->own, slot) - SPR_VERBS_LEAD)
+        return broken(t, l, "a message does not fit its slot");
+    message = l->memory + spr_verbs_slot_offset(&l->own, slot) + SPR_VERBS_LEAD;
+    memcpy(&prefix, message, sizeof prefix);
+    memcpy(&f, message + sizeof prefix, sizeof f);
+    if (f.bytes != bytes - SPR_VERBS_HEAD || prefix.number != l->rx_number || prefix.zero)
+        return broken(t, l, "a message is not what was announced");
+    l->rx_number++;
+    if (!verbs_given_back(l, prefix.given_back))
+        return broken(t, l, "gave back a slot that it did not have");
+    return deliver(t, l, slot, &f, message + SPR_VERBS_HEAD);
+}
+
+int verbs_arrived(struct verbs_transport *t, struct verbs_link *l, const struct ibv_wc *wc)
+{
+    uint32_t word = ntohl(wc->imm_data);
+
+    l->unposted++;
+    /* The peer sends only when both ends are ready. */
+    if (l->phase == VERBS_READY)
+        verbs_up(t, l);
+    if (l->phase != VERBS_UP)
+        return 1;
+    if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
+        return broken(t, l, "an unexpected kind of message");
+    if (!(word & SPR_VERBS_CREDIT))
+        return take_message(t, l, word, wc->byte_len);
+    if (!verbs_given_back(l, word & ~SPR_VERBS_CREDIT))
+        return broken(t, l, "gave back a slot that it did not have");
+    return 1;
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * The operations; progress and sleeping.
+ */
+#include "transport/verbs/verbs.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+#define EVENTS 32
+/* Descriptors are looked at when arm() let the caller sleep, and else after so many calls. */
+#define LOOK_EVERY 1000u
+/* Completions taken by one progress(), so that sending gets its turn. */
+#define FAIR_COMPLETIONS 64
+
+/* ---- Completions ------------------------------------------------------------------------------
+ */
+
+static int complete(struct verbs_transport *t, const struct ibv_wc *wc)
+{
+    bool receive = wc->wr_id & VERBS_RECEIVE_ID, good = wc->status == IBV_WC_SUCCESS;
+    uint32_t number = (uint32_t)wc->wr_id;
+    int peer = (int)(receive ? number : (uint32_t)(wc->wr_id >> 32));
+    struct verbs_link *l = verbs_link_of(t->tcp.links[peer]);
+    int steps;
+
+    spr_tcp_wake(&t->tcp, &l->tcp);
+    if (receive && good)
+        return verbs_arrived(t, l, wc);
+    if (!good)
+        verbs_wc_failed(t, l, wc);
+    if (receive)
+        return 1;
+    /* Those before it succeeded; nobody said so because they were not signalled. */
+    steps = good ? 0 : verbs_completed(t, l, number - 1, true);
+    return steps + verbs_completed(t, l, number, good);
+}
+
+/* *empty: nothing was left. */
+static int reap(struct verbs_transport *t, bool *empty)
+{
+    struct ibv_wc wc[VERBS_POLL];
+    int steps = 0, taken = 0, n = t->backlog_count;
+
+    t->backlog_count = 0;
+    memcpy(wc, t->backlog, (size_t)n * sizeof *wc);
+    for (;;) {
+        for (int i = 0; i < n; i++)
+            steps += complete(t, &wc[i]);
+        taken += n;
+        if (taken >= FAIR_COMPLETIONS)
+            break;
+        n = verbs_poll(t, wc, VERBS_POLL);
+        if (n == 0)
+            break;
+    }
+    *empty = n == 0;
+    return steps;
+}
+
+/* ---- Descriptors ------------------------------------------------------------------------------
+ */
+
+static int device_event(struct verbs_transport *t)
+{
+    uint32_t queue_pair;
+    const char *text = verbs_device_event(&t->device, &queue_pair);
+
+    for (int r = 0; text && r < t->tcp.base.params.size; r++) {
+        struct verbs_link *l = verbs_link_of(t->tcp.links[r]);
+        if (l && l->qp && (!queue_pair || l->qp->qp_num == queue_pair))
+            verbs_fail(t, l, SPR_ERR_LINK, "%s: %s", t->device.name, text);
+    }
+    return 1;
+}
+
+static int look(struct verbs_transport *t)
+{
+    struct epoll_event events[EVENTS];
+    bool setup = t->tcp.setup_due;
+    int steps = 0, n = epoll_wait(t->epoll_fd, events, EVENTS, 0);
+
+    t->asleep = false;
+    t->until_look = LOOK_EVERY;
+    for (int i = 0; i < n; i++) {
+        void *what = events[i].data.ptr;
+        if (!what)
+            setup = true;
+        else if (what == &t->device.channel)
+            verbs_disarm(t);
+        else if (what == &t->device.context)
+            steps += device_event(t);
+        else
+            steps += verbs_socket_drive(t, what);
+    }
+    return steps + (setup ? spr_tcp_setup_progress(&t->tcp) : 0);
+}
+
+static int end_gone(struct verbs_transport *t)
+{
+    for (int r = 0; r < t->tcp.base.params.size; r++) {
+        struct verbs_link *l = verbs_link_of(t->tcp.links[r]);
+        if (!l || !l->gone || l->gone_told)
+            continue;
+        l->gone_told = true;
+        t->gone--;
+        verbs_socket_gone(t, l);
+    }
+    return 1;
+}
+
+/* ---- Progress ---------------------------------------------------------------------------------
+ */
+
+static int serve(struct verbs_transport *t, struct verbs_link *l)
+{
+    int steps = 0;
+
+    if (l->phase == VERBS_UP)
+        steps += verbs_flush(t, l);
+    if (l->phase == VERBS_ENDING)
+        steps += verbs_drain(t, l);
+    if (l->tcp.link.state == SPR_LINK_DOWN)
+        steps += spr_tcp_return_queue(&l->tcp);
+    return steps;
+}
+
+static int progress(struct spr_transport *base)
+{
+    struct verbs_transport *t = verbs_of(base);
+    bool empty = true;
+    int steps = 0;
+
+    if (t->asleep || t->tcp.setup_due || t->unfinished || t->until_look == 0)
+        steps += look(t);
+    t->until_look--;
+    if (t->link_count)
+        steps += reap(t, &empty);
+    /* All that such a peer has sent is taken now. */
+    if (t->gone && empty)
+        steps += end_gone(t);
+    while (!spr_list_empty(&t->tcp.work)) {
+        struct spr_list *w = t->tcp.work.next;
+        spr_list_remove(w);
+        spr_list_push_back(&t->round, w);
+    }
+    while (!spr_list_empty(&t->round)) {
+        struct spr_list *w = t->round.next;
+        spr_list_remove(w);
+        steps += serve(t, verbs_link_of(spr_list_entry(w, struct spr_tcp_link, work)));
+    }
+    return steps;
+}
+
+static int pollable(struct spr_transport *base) { return verbs_of(base)->epoll_fd; }
+
+static spr_status arm(struct spr_transport *base)
+{
+    struct verbs_transport *t = verbs_of(base);
+
+    if (t->tcp.setup_due || t->gone || t->backlog_count || !spr_list_empty(&t->tcp.work) ||
+        !verbs_arm(t))
+        return SPR_IN_PROGRESS;
+    /* What came before the queues were armed makes nothing readable. */
+    t->backlog_count = verbs_poll(t, t->backlog, VERBS_POLL);
+    if (t->backlog_count)
+        return SPR_IN_PROGRESS;
+    t->asleep = true;
+    return SPR_OK;
+}
+
+static bool idle(struct spr_transport *base)
+{
+    const struct verbs_transport *t = verbs_of(base);
+
+    return t->tcp.queued == 0 && t->under_way == 0;
+}
+
+static bool delivered(const struct spr_link *link)
+{
+    const struct verbs_link *l = (const struct verbs_link *)link;
+
+    return !l->tcp.conn.tx_first && l->wr_first == l->wr_next;
+}
+
+/* ---- Peers ------------------------------------------------------------------------------------
+ */
+
+static void address(struct spr_transport *base, void *blob)
+{
+    const struct verbs_device *d = &verbs_of(base)->device;
+    static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    struct spr_verbs_address a = {.link_layer = d->port.link_layer};
+
+    memcpy(a.gid, d->gid.raw, sizeof a.gid);
+    a.family = memcmp(a.gid, mapped, sizeof mapped) ? SPR_TCP_IPV6 : SPR_TCP_IPV4;
+    spr_tcp_address(base, blob);
+    memcpy((uint8_t *)blob + sizeof(struct spr_tcp_address), &a, sizeof a);
+}
+
+static const struct spr_tcp_twin twin;
+
+/* RoCE between addresses of one family, InfiniBand inside a subnet. */
+static const char *unusable(const struct spr_peer_info *mine, const struct spr_peer_info *peer)
+{
+    struct spr_verbs_address a, b;
+
+    if (!(peer->transports >> SPR_T_VERBS & 1))
+        return "the other one has no RDMA device";
+    memcpy(&a, mine->address[SPR_T_VERBS] + sizeof(struct spr_tcp_address), sizeof a);
+    memcpy(&b, peer->address[SPR_T_VERBS] + sizeof(struct spr_tcp_address), sizeof b);
+    if (a.link_layer != b.link_layer)
+        return "one of them has InfiniBand, the other one RoCE";
+    if (a.link_layer == IBV_LINK_LAYER_ETHERNET && a.family != b.family)
+        return "one of them uses RoCE over IPv4, the other one over IPv6";
+    if (a.link_layer != IBV_LINK_LAYER_ETHERNET && memcmp(a.gid, b.gid, 8) != 0)
+        return "they are in different InfiniBand subnets";
+    return spr_tcp_unusable(&twin, mine, peer);
+}
+
+/* ---- Life -------------------------------------------------------------------------------------
+ */
+
+static void close_transport(struct spr_transport *base)
+{
+    struct verbs_transport *t = verbs_of(base);
+
+    for (int r = 0; t->tcp.links && r < base->params.size; r++)
+        if (t->tcp.links[r])
+            verbs_detach(t, verbs_link_of(t->tcp.links[r]));
+    verbs_regions_destroy(t);
+    verbs_staging_destroy(t);
+    verbs_cqs_destroy(t);
+    verbs_device_close(&t->device);
+    spr_tcp_close(&t->tcp);
+    if (t->epoll_fd >= 0)
+        close(t->epoll_fd);
+    spr_free(t);
+}
+
+static bool watch(struct verbs_transport *t, int fd, void *what)
+{
+    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = what};
+
+    return epoll_ctl(t->epoll_fd, EPOLL_CTL_ADD, fd, &ev) == 0;
+}
+
+static spr_status open_device(struct verbs_transport *t, struct spr_error *error)
+{
+    const struct spr_options *options = t->tcp.base.params.options;
+    char text[VERBS_DEVICE_TEXT];
+    spr_status status = verbs_device_open(&t->device, options, &t->tcp.interface, error);
+
+    if (status == SPR_OK)
+        status = verbs_staging_create(t, error);
+    if (status == SPR_OK)
+        status = verbs_memory_probe(t, error);
+    if (status)
+        return status;
+    t->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (t->epoll_fd < 0 || !watch(t, t->tcp.setup_fd, NULL) ||
+        !watch(t, t->device.channel->fd, &t->device.channel) ||
+        !watch(t, t->device.context->async_fd, &t->device.context))
+        return spr_error_errno(error, SPR_ERR_SYSTEM, -1, errno, "cannot create an epoll instance");
+    spr_info(SPR_SUB_NET, "verbs: %s, MTU %d, inline up to %u bytes",
+             verbs_device_print(&t->device, text, sizeof text),
+             128 << (int)t->device.port.active_mtu, t->device.inline_bytes);
+    return SPR_OK;
+}
+
+static spr_status open_transport(const struct spr_transport_params *params,
+                                 struct spr_transport **transport, struct spr_error *error)
+{
+    struct verbs_transport *t;
+    spr_status status;
+
+    if (!verbs_kernel_has_devices())
+        return spr_error_set(error, SPR_ERR_UNSUPPORTED, -1, "there is no RDMA device");
+    t = spr_calloc(1, sizeof *t);
+    if (!t)
+        return spr_error_set(error, SPR_ERR_NOMEM, -1, "no memory for the verbs transport");
+    spr_list_init(&t->round);
+    spr_list_init(&t->hungry);
+    t->epoll_fd = -1;
+    status = spr_tcp_open(&t->tcp, &twin, params, error);
+    if (status) {
+        spr_free(t);
+        return status;
+    }
+    status = open_device(t, error);
+    if (status) {
+        close_transport(&t->tcp.base);
+        return status;
+    }
+    *transport = &t->tcp.base;
+    return SPR_OK;
+}
+
+const struct spr_transport_ops spr_transport_verbs = {
+    .name = "verbs",
+    .open = open_transport,
+    .address = address,
+    .unusable = unusable,
+    .connect = spr_tcp_connect,
+    .send = spr_tcp_send,
+    .release = verbs_release,
+    .kill = verbs_kill,
+    .progress = progress,
+    .fd = pollable,
+    .arm = arm,
+    .idle = idle,
+    .delivered = delivered,
+    .close = close_transport,
+    .mem_register = verbs_mem_register,
+    .mem_deregister = verbs_mem_deregister,
+};
+
+static const struct spr_tcp_twin twin = {
+    .ops = &spr_transport_verbs,
+    .index = SPR_T_VERBS,
+    .other = SPR_T_VERBS,
+    .purpose = SPR_AUTH_VERBS,
+    .link_bytes = sizeof(struct verbs_link),
+    .attach = verbs_attach,
+};

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * RDMA verbs. A link is a reliable connection (queue pair) and a TCP socket. The socket comes
+ * first: it is made and authenticated by transport/tcp, as a third twin, carries the cards with
+ * which the queue pairs are connected, and is silent from then on. It stays open as long as the
+ * link, since its end of file is the peer's end, long before a queue pair would notice.
+ *
+ *   verbs.c    the operations; progress, sleeping
+ *   device.c   which device, port and GID; limits; asynchronous events
+ *   queue.c    completion queues, queue pairs
+ *   connect.c  from the authenticated socket to a link that is up
+ *   send.c     frames into slots of the peer
+ *   receive.c  frames out of the own slots; giving slots back
+ *   fault.c    the end of a link
+ *   memory.c   registered memory
+ *   wire.h     what goes over the wire
+ */
+#ifndef SPR_TRANSPORT_VERBS_VERBS_H
+#define SPR_TRANSPORT_VERBS_VERBS_H
+
+#include <infiniband/verbs.h>
+
+#include "transport/tcp/tcp.h"
+#include "transport/verbs/wire.h"
+
+#define VERBS_SMALL_SLOTS 24u /* and as many large ones as the option says */
+/* Send work requests of a link: a message in each slot of the peer, and as many credits. */
+#define VERBS_SEND_DEPTH 64u
+#define VERBS_RECEIVE_DEPTH 64u
+/* Receives that may be missing: the peer's writes into slots and its credits never need them. */
+#define VERBS_SPARE_RECEIVES (VERBS_RECEIVE_DEPTH - 2 * SPR_VERBS_SLOTS)
+#define VERBS_CELL_BYTES 128u /* prefix and frame header of a message that is under way */
+#define VERBS_CHAIN 16        /* work requests posted at a time */
+#define VERBS_POLL 16         /* completions taken at a time */
+/* An entry for each work request of a link, so that none can overflow. */
+#define VERBS_LINK_COMPLETIONS (VERBS_SEND_DEPTH + VERBS_RECEIVE_DEPTH)
+
+/* wr_id: what completed, of which link, and its number. */
+#define VERBS_RECEIVE_ID ((uint64_t)1 << 63)
+
+struct verbs_transport;
+
+/* Payloads that are not in registered memory are copied into buffers of this pool. */
+struct verbs_staging {
+    uint8_t *memory;
+    size_t bytes;
+    struct ibv_mr *mr;
+    uint8_t **free_small, **free_large; /* stacks */
+    uint32_t small_count, large_count;  /* free now */
+};
+
+struct verbs_device {
+    struct ibv_context *context;
+    struct ibv_pd *pd;
+    struct ibv_comp_channel *channel;
+    struct ibv_device_attr limits;
+    struct ibv_port_attr port;
+    char name[64];
+    uint8_t port_number;
+    int gid_index;
+    union ibv_gid gid;
+    uint32_t gid_type; /* enum ibv_gid_type */
+    uint32_t inline_bytes;
+};
+
+struct verbs_cq {
+    struct ibv_cq *cq;
+    uint32_t links, most_links;
+    bool armed; /* the next completion makes the channel readable */
+};
+
+/* Bucket memory. */
+struct verbs_region {
+    uint8_t *memory;
+    size_t bytes;
+    struct ibv_mr *mr; /* NULL: not registered, or refused */
+    bool refused;
+};
+
+/* A send work request that has not completed. */
+struct verbs_wr {
+    struct spr_tx *tx; /* its data is read by the device; NULL: it was copied */
+    uint8_t *staging;  /* to be given back, or NULL */
+};
+
+struct verbs_link {
+    struct spr_tcp_link tcp; /* first */
+    enum {
+        VERBS_NONE,
+        VERBS_CARDS,  /* cards are exchanged */
+        VERBS_READY,  /* ours is connected, the peer's perhaps not */
+        VERBS_UP,     /* the link is up */
+        VERBS_ENDING, /* no further upcalls; work requests are coming back */
+        VERBS_OVER
+    } phase;
+    struct verbs_cq *cq;
+    struct ibv_qp *qp;
+    uint32_t first_sequence;
+
+    /* Before it is up. */
+    struct spr_verbs_card theirs;
+    size_t card_received; /* bytes of it */
+    bool ready;           /* the peer said so */
+
+    /* Memory: the slots, then the cells. */
+    uint8_t *memory;
+    size_t memory_bytes;
+    struct ibv_mr *slots_mr, *cells_mr;
+    uint8_t *cells;
+
+    /* Frames from the peer. */
+    struct spr_verbs_area own; /* slots that it writes */
+    uint32_t held;             /* slots whose payload is borrowed */
+    uint32_t given_back, told; /* bits as in wire.h, now and as last told to the peer */
+    uint32_t rx_number;
+    uint32_t unposted; /* receive work requests that were consumed */
+    bool gone;         /* end of file seen; what has arrived still counts */
+    bool gone_told;
+    int gone_error; /* errno of the socket, or 0 */
+
+    /* Frames to the peer. */
+    struct spr_verbs_area remote;
+    uint32_t used, seen_back; /* bits as in wire.h */
+    uint32_t tx_number;
+    uint32_t wr_first, wr_next; /* work requests under way: [first, next) modulo 2^32 */
+    struct verbs_wr wr[VERBS_SEND_DEPTH];
+    struct spr_list hungry; /* in transport->hungry: waits for a staging buffer */
+
+    /* The end. */
+    spr_status fault;
+    uint64_t drain_ns; /* when not to wait for work requests any more */
+    char fault_text[400];
+};
+
+struct verbs_transport {
+    struct spr_tcp tcp; /* first */
+    struct verbs_device device;
+    struct verbs_cq **cqs;
+    uint32_t cq_count;
+    struct verbs_staging staging;
+    struct verbs_region *regions; /* by address */
+    size_t region_count, region_capacity;
+    bool told_refused;
+    uint32_t link_count, unfinished; /* links; those that are not up yet, or ending */
+    size_t under_way;                /* send work requests */
+    int gone;                        /* links with an end of file that is not told yet */
+
+    int epoll_fd;
+    bool asleep;         /* arm() said so: look at the descriptors */
+    unsigned until_look; /* calls of progress() until they are looked at in any case */
+    struct spr_list round, hungry;
+    struct ibv_wc backlog[VERBS_POLL]; /* taken by arm() */
+    int backlog_count;
+};
+
+static inline struct verbs_transport *verbs_of(struct spr_transport *t)
+{
+    return (struct verbs_transport *)t;
+}
+static inline struct verbs_link *verbs_link_of(struct spr_tcp_link *l)
+{
+    return (struct verbs_link *)l;
+}
+static inline struct verbs_transport *verbs_of_link(struct verbs_link *l)
+{
+    return verbs_of(l->tcp.link.transport);
+}
+
+/* ---- device.c ---------------------------------------------------------------------------------*/
+
+/* Quick: loads nothing. */
+bool verbs_kernel_has_devices(void);
+/* Open the device, port and GID that suit options and interface best. UNSUPPORTED: there is none;
+ * INVALID: none of those that the options name; SYSTEM. */
+spr_status verbs_device_open(struct verbs_device *d, const struct spr_options *options,
+                             const struct spr_tcp_interface *interface, struct spr_error *error);
+void verbs_device_close(struct verbs_device *d);
+/* "rxe0:1 (RoCE v2, GID 1 ::ffff:192.0.2.1)"; returns text. */
+const char *verbs_device_print(const struct verbs_device *d, char *text, size_t bytes);
+#define VERBS_DEVICE_TEXT 160
+const char *verbs_gid_print(const union ibv_gid *gid, char *text, size_t bytes);
+#define VERBS_GID_TEXT 48
+/* Log what happened to the device. Returns a text when it cannot be used any more, else NULL;
+ * *queue_pair: only this one, or 0. */
+const char *verbs_device_event(struct verbs_device *d, uint32_t *queue_pair);
+
+/* ---- queue.c ----------------------------------------------------------------------------------*/
+
+/* The largest inline payload that queue pairs of this device can have. */
+void verbs_inline_probe(struct verbs_device *d);
+/* A completion queue with room for one more link, and its queue pair, in state INIT. */
+spr_status verbs_qp_create(struct verbs_transport *t, struct verbs_link *l,
+                           struct spr_error *error);
+/* To RTR and RTS, with the peer's card. */
+spr_status verbs_qp_connect(struct verbs_transport *t, struct verbs_link *l,
+                            struct spr_error *error);
+/* To the error state: nothing is sent or received any more; work requests come back. */
+void verbs_qp_stop(struct verbs_link *l);
+void verbs_qp_destroy(struct verbs_link *l);
+void verbs_cqs_destroy(struct verbs_transport *t);
+/* Take up to `most` completions. */
+int verbs_poll(struct verbs_transport *t, struct ibv_wc *wc, int most);
+/* Ask all queues to tell of the next completion. False: one refused. */
+bool verbs_arm(struct verbs_transport *t);
+/* Take what the completion channel says. */
+void verbs_disarm(struct verbs_transport *t);
+
+/* ---- connect.c --------------------------------------------------------------------------------*/
+
+spr_status verbs_attach(struct spr_tcp *tcp, struct spr_tcp_link *tl);
+/* The socket of a link has something to say. Returns the number of steps. */
+int verbs_socket_drive(struct verbs_transport *t, struct verbs_link *l);
+/* Both ends are ready. Upcall. */
+void verbs_up(struct verbs_transport *t, struct verbs_link *l);
+/* Free what a link has beside the socket. Idempotent. */
+void verbs_detach(struct verbs_transport *t, struct verbs_link *l);
+
+/* ---- send.c -----------------------------------------------------------------------------------*/
+
+/* Post receives, queued frames and credit, as far as possible. Returns the number of steps. */
+int verbs_flush(struct verbs_transport *t, struct verbs_link *l);
+/* Send work requests up to this number are over. Returns the number of upcalls. */
+int verbs_completed(struct verbs_transport *t, struct verbs_link *l, uint32_t number, bool good);
+/* What the peer says about the slots that it gave back. False: that cannot be. */
+bool verbs_given_back(struct verbs_link *l, uint32_t given_back);
+
+/* ---- receive.c --------------------------------------------------------------------------------*/
+
+spr_status verbs_post_receives(struct verbs_link *l);
+/* A write with immediate of the peer has arrived. Returns the number of steps. */
+int verbs_arrived(struct verbs_transport *t, struct verbs_link *l, const struct ibv_wc *wc);
+void verbs_release(struct spr_link *link, void *token);
+/* Could the peer be waiting for slots that it does not know to be free? */
+bool verbs_owes_credit(const struct verbs_link *l);
+
+/* ---- fault.c ----------------------------------------------------------------------------------*/
+
+/* The link is over: stop the queue pair; down() follows when the work requests have come back. */
+void verbs_fail(struct verbs_transport *t, struct verbs_link *l, spr_status why, const char *fmt,
+                ...) SPR_PRINTF(4, 5);
+/* A work request failed. */
+void verbs_wc_failed(struct verbs_transport *t, struct verbs_link *l, const struct ibv_wc *wc);
+/* The socket's end, after all that has arrived. */
+void verbs_socket_gone(struct verbs_transport *t, struct verbs_link *l);
+/* Go on with a link that is ending. Returns the number of steps. */
+int verbs_drain(struct verbs_transport *t, struct verbs_link *l);
+void verbs_kill(struct spr_link *link);
+
+/* ---- memory.c ---------------------------------------------------------------------------------*/
+
+/* ibv_reg_mr; a refusal is explained. */
+struct ibv_mr *verbs_register(struct verbs_transport *t, void *memory, size_t bytes,
+                              unsigned access, struct spr_error *error);
+/* Would slots for all peers be registered, too? Asked only where memory is limited. */
+spr_status verbs_memory_probe(struct verbs_transport *t, struct spr_error *error);
+spr_status verbs_staging_create(struct verbs_transport *t, struct spr_error *error);
+void verbs_staging_destroy(struct verbs_transport *t);
+/* A buffer of at least `bytes`, at most SPR_FRAME_MAX_PAYLOAD; NULL: none is free. */
+uint8_t *verbs_staging_get(struct verbs_transport *t, size_t bytes);
+void verbs_staging_put(struct verbs_transport *t, uint8_t *buffer);
+/* Slots and cells of a link. */
+spr_status verbs_link_memory(struct verbs_transport *t, struct verbs_link *l,
+                             struct spr_error *error);
+void verbs_link_memory_free(struct verbs_link *l);
+spr_status verbs_mem_register(struct spr_transport *base, void *memory, size_t bytes);
+void verbs_mem_deregister(struct spr_transport *base, void *memory, size_t bytes);
+/* Register what was offered while there was no link. */
+void verbs_regions_update(struct verbs_transport *t);
+/* The registration that holds all of it, or NULL. */
+struct ibv_mr *verbs_region_find(struct verbs_transport *t, const void *data, size_t bytes);
+void verbs_regions_destroy(struct verbs_transport *t);
+
+#endif

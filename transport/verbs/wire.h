@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * What two ranks agree on over verbs: slots, messages, the immediate word, and the cards that are
+ * exchanged on the authenticated socket before the queue pairs are connected. Little-endian.
+ *
+ * Each rank has, for each peer, an area of slots that this peer alone can write: small ones first,
+ * then large ones. A message is one RDMA write with immediate into a slot:
+ *
+ *    0    +-----------------------------------------------+
+ *         | unused, so that the payload is aligned        |
+ *   48    +-----------------------+-----------------------+
+ *         | slots that the sender | number of the message |  prefix
+ *         | has given back        | on this queue pair    |
+ *   56    +-----------------------+-----------------------+
+ *         | 0                                             |
+ *   64    +-----------------------------------------------+
+ *         | frame header (transport/frame.h)              |
+ *  128    +-----------------------------------------------+
+ *         | payload                                       |
+ *         +-----------------------------------------------+
+ *
+ * A slot is free when its bit in "used" (kept by who writes it: flipped at each use) and its bit in
+ * "given back" (kept by who owns it: flipped at each release) are the same. So the whole state of
+ * the credit is one word, which every message carries, and which may be lost or come twice.
+ *
+ *   immediate word   bit 31 clear: a message; bits 0..7: its slot
+ *                    bit 31 set: no message; bits 0..30: slots given back
+ *
+ * A write with immediate consumes a receive work request of its target. There are never more under
+ * way than are posted: one for each slot, and one for each slot that can be given back without a
+ * message (after which it must be used again before the next time). So there is no "receiver not
+ * ready", ever.
+ */
+#ifndef SPR_TRANSPORT_VERBS_WIRE_H
+#define SPR_TRANSPORT_VERBS_WIRE_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "transport/frame.h"
+
+#define SPR_VERBS_LEAD 48u                                  /* bytes of a slot before the prefix */
+#define SPR_VERBS_PAYLOAD 128u                              /* ... and before the payload */
+#define SPR_VERBS_HEAD (SPR_VERBS_PAYLOAD - SPR_VERBS_LEAD) /* bytes of a message before it */
+#define SPR_VERBS_CREDIT 0x80000000u
+#define SPR_VERBS_SLOTS 31u /* most slots of an area: a bit each */
+
+struct spr_verbs_prefix {
+    uint32_t given_back, number;
+    uint64_t zero;
+};
+static_assert(sizeof(struct spr_verbs_prefix) + SPR_FRAME_BYTES == SPR_VERBS_HEAD,
+              "layout of a message");
+
+#define SPR_VERBS_MAGIC 0x56525053u /* "SPRV" */
+#define SPR_VERBS_VERSION 1
+
+/* An area of slots. */
+struct spr_verbs_area {
+    uint64_t address;
+    uint32_t rkey;
+    uint16_t small, large;             /* how many */
+    uint32_t small_bytes, large_bytes; /* of one slot, multiples of 64 */
+};
+
+/* Each side's first words on the socket. After it has connected its queue pair each sends one byte,
+ * SPR_VERBS_READY: only now the other may send to it. */
+struct spr_verbs_card {
+    uint32_t magic;
+    uint16_t version;
+    uint8_t link_layer, mtu; /* IBV_LINK_LAYER_..., enum ibv_mtu */
+    uint32_t queue_pair, first_sequence;
+    uint8_t gid[16];
+    uint16_t lid;
+    uint16_t zero16;
+    uint32_t zero32;
+    struct spr_verbs_area area;
+    uint8_t zero[64];
+};
+static_assert(sizeof(struct spr_verbs_card) == 128, "layout of a card");
+#define SPR_VERBS_READY 0x52
+
+/* What follows the TCP address (transport/tcp/address.h) in spr_peer_info.address[]. */
+struct spr_verbs_address {
+    uint8_t link_layer;
+    uint8_t family; /* of a RoCE GID: SPR_TCP_IPV4, SPR_TCP_IPV6 */
+    uint8_t zero[6];
+    uint8_t gid[16];
+};
+static_assert(sizeof(struct spr_verbs_address) == 24, "layout of an address");
+
+static inline uint32_t spr_verbs_slot_count(const struct spr_verbs_area *a)
+{
+    return (uint32_t)a->small + a->large;
+}
+static inline uint32_t spr_verbs_slot_bytes(const struct spr_verbs_area *a, uint32_t slot)
+{
+    return slot < a->small ? a->small_bytes : a->large_bytes;
+}
+static inline size_t spr_verbs_slot_offset(const struct spr_verbs_area *a, uint32_t slot)
+{
+    return slot < a->small
+               ? (size_t)slot * a->small_bytes
+               : (size_t)a->small * a->small_bytes + (size_t)(slot - a->small) * a->large_bytes;
+}
+static inline size_t spr_verbs_area_bytes(const struct spr_verbs_area *a)
+{
+    return spr_verbs_slot_offset(a, spr_verbs_slot_count(a));
+}
+
+#endif
