@@ -27,14 +27,37 @@ void (*job_prepare)(struct job *job, int rank);
 const char *job_interface = "lo";
 const char *job_secret = "a secret of the test";
 
-const char *const job_transports[] = {
-    "shm",
-    "epoll",
-#ifdef HAVE_URING
-    "uring",
+const char *job_transports[4];
+size_t job_transport_count;
+
+#ifdef HAVE_VERBS
+static bool has_rdma_device(void)
+{
+    return access("/sys/class/infiniband_verbs/uverbs0", F_OK) == 0;
+}
 #endif
-};
-const size_t job_transport_count = SPR_ARRAY_LEN(job_transports);
+
+/* SPARRING_TEST_TRANSPORTS, a list, leaves the others out. */
+static void offer(const char *name)
+{
+    const char *only = getenv("SPARRING_TEST_TRANSPORTS");
+
+    if (!only || strstr(only, name))
+        job_transports[job_transport_count++] = name;
+}
+
+__attribute__((constructor)) static void find_transports(void)
+{
+    offer("shm");
+    offer("epoll");
+#ifdef HAVE_URING
+    offer("uring");
+#endif
+#ifdef HAVE_VERBS
+    if (has_rdma_device())
+        offer("verbs");
+#endif
+}
 
 /* A user-supplied bootstrap: an allgather in shared memory. */
 struct job_exchange {

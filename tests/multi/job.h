@@ -58,9 +58,10 @@ void job_break(struct job *job);
 /* In one rank while no other is in spr_comm_create: another communicator can be made. */
 void job_renew(struct job *job);
 
-/* The transports, by the names that options.transports takes. */
-extern const char *const job_transports[];
-extern const size_t job_transport_count;
+/* The transports, by the names that options.transports takes: verbs only where there is an RDMA
+ * device; SPARRING_TEST_TRANSPORTS, a list, leaves the others out. */
+extern const char *job_transports[];
+extern size_t job_transport_count;
 /* job_start and job_expect_success over each of them. */
 void job_on_all_transports(int size, void (*rank_main)(struct job *job, int rank, spr_comm *comm),
                            void *arg, double seconds);

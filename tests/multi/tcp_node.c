@@ -179,10 +179,16 @@ void node_init(struct node *n, int rank, int size, uint64_t seed, const char *in
                                               .trace = &n->trace};
 }
 
+int node_kind(const struct spr_transport_ops *ops)
+{
+    if (!strcmp(ops->name, "verbs"))
+        return SPR_T_VERBS;
+    return ops == &spr_transport_epoll ? SPR_T_EPOLL : SPR_T_URING;
+}
+
 spr_status node_open(struct node *n, const struct spr_transport_ops *ops)
 {
-    bool uring = ops != &spr_transport_epoll;
-    int kind = uring ? SPR_T_URING : SPR_T_EPOLL;
+    int kind = node_kind(ops);
     spr_status status = ops->open(&n->params, &n->t, &n->error);
 
     if (status)

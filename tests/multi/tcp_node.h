@@ -62,6 +62,8 @@ struct node {
     void (*on_payload)(struct node_peer *p);
 };
 
+/* SPR_T_... of these operations. */
+int node_kind(const struct spr_transport_ops *ops);
 /* Fill in what a transport needs; `interface_name` "" chooses. */
 void node_init(struct node *n, int rank, int size, uint64_t seed, const char *interface_name);
 /* node_init() and ops->open(); failure fails the test unless `may_fail`. */

@@ -13,6 +13,19 @@ const struct variant uring6 = {{&spr_transport_uring, &spr_transport_uring}, "::
 const struct variant threads = {{&spr_transport_uring, &spr_transport_uring}, "127.0.0.1", false};
 const struct variant mixed = {{&spr_transport_uring, &spr_transport_epoll}, "127.0.0.1", true};
 #endif
+#ifdef HAVE_VERBS
+const struct variant verbs = {{&spr_transport_verbs, &spr_transport_verbs}, "127.0.0.1", true};
+#endif
+
+void choose_variants(void)
+{
+    const char *only = getenv("SPARRING_TEST_TRANSPORTS");
+
+    if (only && !strcmp(only, "verbs"))
+        cmocka_set_test_filter("*on verbs");
+    if (access("/sys/class/infiniband_verbs/uverbs0", F_OK))
+        cmocka_set_skip_filter("*on verbs");
+}
 
 uint64_t test_seed(void)
 {

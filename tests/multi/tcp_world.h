@@ -23,7 +23,7 @@ struct variant {
     bool one_thread;
 };
 
-extern const struct variant epoll4, epoll6, uring4, uring6, threads, mixed;
+extern const struct variant epoll4, epoll6, uring4, uring6, threads, mixed, verbs;
 
 /* One test on one variant. */
 #define ON(test, variant)                                                                          \
@@ -31,8 +31,12 @@ extern const struct variant epoll4, epoll6, uring4, uring6, threads, mixed;
 #test " on " #variant, test, limit_time, NULL, (void *)(uintptr_t)&variant                 \
     }
 
-/* ... and on both twins. */
+/* ... and on both twins, and verbs, which has the same sockets. */
+#ifdef HAVE_VERBS
+#define ON_ALL(test) ON(test, epoll4), ON_URING(test), ON(test, verbs)
+#else
 #define ON_ALL(test) ON(test, epoll4), ON_URING(test)
+#endif
 #ifdef HAVE_URING
 #define ON_URING(test) ON(test, uring4)
 #else
@@ -45,6 +49,9 @@ int limit_time(void **state);
 uint32_t scaled_frames(uint32_t frames);
 double now_s(void);
 
+/* Leaves out the tests on verbs where there is no RDMA device; SPARRING_TEST_TRANSPORTS=verbs
+ * leaves all others out. */
+void choose_variants(void);
 /* Skips the test where io_uring is refused. */
 struct node *open_nodes(const struct variant *v, int size, uint32_t frames);
 void connect_nodes(struct node *n, int size);

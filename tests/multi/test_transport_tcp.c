@@ -24,7 +24,10 @@ static void frames_arrive(const struct variant *v, int size, uint32_t frames)
         uint64_t all = (uint64_t)frames * (uint64_t)(size - 1);
         assert_int_equal(n[i].counters.sent_frames, all);
         assert_int_equal(n[i].counters.received_frames, all);
-        assert_true(n[i].t->ops->idle(n[i].t));
+        /* A copy may still be under way to a peer that has had it for long. */
+        while (!n[i].t->ops->idle(n[i].t))
+            if (!node_step(&n[i]))
+                node_sleep(&n[i], 1000);
     }
     close_nodes(n, size);
 }
@@ -305,5 +308,6 @@ int main(void)
 #endif
     };
 
+    choose_variants();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@
 
 static int visit(const struct node *n, const char *words, size_t bytes)
 {
-    int kind = n->t->ops == &spr_transport_epoll ? SPR_T_EPOLL : SPR_T_URING;
+    int kind = node_kind(n->t->ops);
     struct spr_tcp_address a;
     struct sockaddr_storage sa;
     socklen_t length;
@@ -214,5 +214,6 @@ int main(void)
         ON(an_unknown_congestion_control_is_refused, epoll4),
     };
 
+    choose_variants();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * How a verbs link ends: each kind of failed completion, and messages that break the rules. All
+ * frames come back, the text says what was seen, and the other end is told.
+ */
+#include <arpa/inet.h>
+#include <unistd.h>
+
+#include "tests/multi/tcp_world.h"
+#include "transport/verbs/verbs.h"
+
+static struct verbs_link *link_of(struct node *n, int peer)
+{
+    return (struct verbs_link *)n->peers[peer].link;
+}
+
+static bool moving(const struct node *n) { return n->peers[!n->params.rank].received >= 10; }
+
+static struct node *two_that_talk(int timeout)
+{
+    struct node *n = open_nodes(&verbs, 2, UINT32_MAX);
+
+    for (int i = 0; i < 2; i++) {
+        n[i].options.verbs_timeout = timeout;
+        n[i].options.verbs_retry = 2;
+    }
+    connect_nodes(n, 2);
+    run_nodes(n, 2, moving);
+    return n;
+}
+
+/* Only this one makes progress, until its link is down. */
+static void run_until_down(struct node *n)
+{
+    struct node_peer *p = &n->peers[!n->params.rank];
+    double begin = now_s();
+
+    while (!p->down)
+        if (!node_step(n))
+            node_sleep(n, 1000);
+    print_message("down after %.0f ms: %s\n", (now_s() - begin) * 1e3, p->text);
+    assert_int_equal(p->came_back, p->sent);
+    assert_int_equal(p->link->state, SPR_LINK_DOWN);
+    assert_true(n->t->ops->idle(n->t));
+}
+
+static void a_peer_that_does_not_answer_is_given_up(void **state)
+{
+    struct node *n = two_that_talk(12);
+
+    (void)state;
+    verbs_qp_stop(link_of(&n[1], 0)); /* its host is gone, for all that can be seen */
+    run_until_down(&n[0]);
+    assert_int_equal(n[0].peers[1].why, SPR_ERR_LINK);
+    assert_non_null(strstr(n[0].peers[1].text, "retry"));
+    assert_non_null(strstr(n[0].peers[1].text, "does not answer"));
+    assert_non_null(strstr(n[0].peers[1].text, "rxe0:1 (RoCE v2, GID"));
+    run_until_down(&n[1]);
+    close_nodes(n, 2);
+}
+
+static void memory_that_was_taken_back_is_not_written(void **state)
+{
+    struct node *n = two_that_talk(17);
+    struct verbs_link *l = link_of(&n[1], 0);
+
+    (void)state;
+    assert_int_equal(ibv_dereg_mr(l->slots_mr), 0);
+    l->slots_mr = NULL;
+    run_until_down(&n[0]);
+    assert_int_equal(n[0].peers[1].why, SPR_ERR_LINK);
+    assert_non_null(strstr(n[0].peers[1].text, "remote access error"));
+    run_until_down(&n[1]);
+    close_nodes(n, 2);
+}
+
+static void a_queue_pair_that_failed_here_ends_the_link(void **state)
+{
+    struct node *n = two_that_talk(17);
+
+    (void)state;
+    verbs_qp_stop(link_of(&n[0], 1));
+    run_until_down(&n[0]);
+    assert_int_equal(n[0].peers[1].why, SPR_ERR_LINK);
+    assert_non_null(strstr(n[0].peers[1].text, "Flushed"));
+    run_until_down(&n[1]);
+    assert_int_equal(n[1].peers[0].why, SPR_ERR_LINK);
+    close_nodes(n, 2);
+}
+
+static void memory_that_is_deregistered_while_it_is_sent_ends_the_link(void **state)
+{
+    struct node *n = two_that_talk(17);
+    struct verbs_link *l = link_of(&n[0], 1);
+
+    (void)state;
+    assert_int_equal(ibv_dereg_mr(l->cells_mr), 0);
+    /* A registration of other memory in its place. */
+    l->cells_mr = verbs_of_link(l)->staging.mr;
+    run_until_down(&n[0]);
+    l->cells_mr = NULL;
+    assert_non_null(strstr(n[0].peers[1].text, "protection"));
+    run_until_down(&n[1]);
+    close_nodes(n, 2);
+}
+
+/* A message of node 1 that says `word`, with the bytes that are in its first cell. */
+static void write_anything(struct node *n, uint32_t word, uint32_t bytes, uint64_t offset)
+{
+    struct verbs_link *l = link_of(n, 0);
+    struct ibv_sge sge = {(uintptr_t)l->cells, bytes, l->cells_mr->lkey};
+    struct ibv_send_wr *bad, wr = {.wr_id = 0, /* of peer 0 */
+                                   .sg_list = &sge,
+                                   .num_sge = 1,
+                                   .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+                                   .imm_data = htonl(word)};
+
+    wr.wr.rdma.rkey = l->remote.rkey;
+    wr.wr.rdma.remote_addr = l->remote.address + offset;
+    assert_int_equal(ibv_post_send(l->qp, &wr, &bad), 0);
+}
+
+static void rules_are_kept(uint32_t word, uint32_t bytes, const char *text)
+{
+    struct node *n = open_nodes(&verbs, 2, 0);
+
+    connect_nodes(n, 2);
+    run_nodes(n, 2, node_all_up);
+    write_anything(&n[1], word, bytes, SPR_VERBS_LEAD);
+    run_until_down(&n[0]);
+    assert_int_equal(n[0].peers[1].why, SPR_ERR_PROTO);
+    assert_non_null(strstr(n[0].peers[1].text, text));
+    run_until_down(&n[1]);
+    close_nodes(n, 2);
+}
+
+static void messages_that_break_the_rules_end_the_link(void **state)
+{
+    (void)state;
+    rules_are_kept(30, 80, "a slot that it does not have");
+    rules_are_kept(12345, 80, "a slot that it does not have");
+    rules_are_kept(0, 16, "does not fit its slot");
+    rules_are_kept(0, 128, "not what was announced");
+    rules_are_kept(SPR_VERBS_CREDIT | 4, 0, "gave back a slot");
+}
+
+static void what_is_beside_the_slots_cannot_be_written(void **state)
+{
+    struct node *n = open_nodes(&verbs, 2, 0);
+
+    (void)state;
+    connect_nodes(n, 2);
+    run_nodes(n, 2, node_all_up);
+    write_anything(&n[1], 0, 80, (uint64_t)link_of(&n[0], 1)->memory_bytes - 64);
+    run_until_down(&n[1]);
+    assert_non_null(strstr(n[1].peers[0].text, "remote access error"));
+    run_until_down(&n[0]);
+    close_nodes(n, 2);
+}
+
+static void a_link_ends_before_it_is_up(void **state)
+{
+    struct node *n = open_nodes(&verbs, 2, 10);
+
+    (void)state;
+    connect_nodes(n, 2);
+    while (!link_of(&n[1], 0)->phase) {
+        node_step(&n[0]);
+        node_step(&n[1]);
+    }
+    n[1].t->ops->kill(n[1].peers[0].link);
+    run_until_down(&n[0]);
+    assert_false(n[0].peers[1].up);
+    close_nodes(n, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_peer_that_does_not_answer_is_given_up),
+        cmocka_unit_test(memory_that_was_taken_back_is_not_written),
+        cmocka_unit_test(a_queue_pair_that_failed_here_ends_the_link),
+        cmocka_unit_test(memory_that_is_deregistered_while_it_is_sent_ends_the_link),
+        cmocka_unit_test(messages_that_break_the_rules_end_the_link),
+        cmocka_unit_test(what_is_beside_the_slots_cannot_be_written),
+        cmocka_unit_test(a_link_ends_before_it_is_up),
+    };
+
+    alarm((unsigned)(LIMIT_S * spr_time_factor()));
+    if (!verbs_kernel_has_devices())
+        return 77;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
