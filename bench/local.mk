@@ -15,6 +15,10 @@ dist_noinst_SCRIPTS += bench/deaths
 noinst_PROGRAMS += bench/death_time
 bench_death_time_LDADD = libsparring.la
 
+# Latency and bandwidth of one link, beside ib_write_lat and ib_write_bw.
+noinst_PROGRAMS += bench/link_speed
+bench_link_speed_LDADD = $(spr_static_libs)
+
 MPICC = mpicc
 bench/peer_mpi: bench/peer_mpi.c
 	$(AM_V_at)$(MKDIR_P) bench

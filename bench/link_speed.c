@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * link_speed TRANSPORT [ITERATIONS [MOST_BYTES]]: latency and bandwidth of one link between two
+ * processes of this host, below the collectives: what ib_write_lat and ib_write_bw measure, with
+ * frames. Both poll without a pause. Latency is half a round trip, the median; bandwidth is one
+ * way, out of and into registered memory.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/opt.h"
+#include "transport/transport.h"
+
+#define WINDOW 8
+
+/* What both processes see. */
+struct board {
+    struct spr_peer_info info[2];
+    _Atomic int written;
+};
+
+struct end {
+    struct spr_transport *t;
+    struct spr_link *link;
+    struct spr_transport_params params;
+    struct spr_options options;
+    struct spr_auth_key key;
+    struct spr_counters counters;
+    struct spr_trace trace;
+    struct spr_tx tx[WINDOW];
+    bool busy[WINDOW];
+    uint8_t *out, *in; /* registered */
+    uint32_t sent, received;
+    bool up;
+};
+
+static _Noreturn void die(const char *what, const char *why)
+{
+    fprintf(stderr, "link_speed: %s: %s\n", what, why);
+    exit(1);
+}
+
+static void on_up(struct spr_link *link) { ((struct end *)link->channel)->up = true; }
+
+static spr_status on_header(struct spr_link *link, const struct spr_frame *f, struct spr_rx *rx)
+{
+    const char *why = "";
+
+    rx->sink = SPR_SINK_INTO;
+    rx->into = ((struct end *)link->channel)->in;
+    return spr_frame_check(f, &why);
+}
+
+static void on_payload(struct spr_link *link, const struct spr_frame *f, const void *data,
+                       void *token)
+{
+    (void)f, (void)data, (void)token;
+    ((struct end *)link->channel)->received++;
+}
+
+static void on_sent(struct spr_link *link, struct spr_tx *tx)
+{
+    struct end *e = link->channel;
+
+    e->busy[tx - e->tx] = false;
+}
+
+static void on_down(struct spr_link *link, spr_status why, const char *text)
+{
+    (void)link;
+    die(spr_status_string(why), text);
+}
+
+static const struct spr_link_events events = {on_up, on_header, on_payload, on_sent, on_down};
+
+static const struct {
+    const struct spr_transport_ops *ops;
+    int id;
+} kinds[] = {
+    {&spr_transport_shm, SPR_T_SHM},
+    {&spr_transport_epoll, SPR_T_EPOLL},
+#ifdef HAVE_URING
+    {&spr_transport_uring, SPR_T_URING},
+#endif
+#ifdef HAVE_VERBS
+    {&spr_transport_verbs, SPR_T_VERBS},
+#endif
+};
+
+static void open_end(struct end *e, const char *name, int rank)
+{
+    struct spr_error error = {0};
+
+    if (spr_opt_load(spr_options_table, spr_options_count, &e->options, &error))
+        die("options", error.text);
+    e->key = (struct spr_auth_key){
+        .secret = "x", .secret_bytes = 1, .job = 1, .epoch = 1, .rank = rank, .size = 2};
+    e->params = (struct spr_transport_params){.rank = rank,
+                                              .size = 2,
+                                              .epoch = 1,
+                                              .key = &e->key,
+                                              .options = &e->options,
+                                              .events = &events,
+                                              .clock = &spr_clock_monotonic,
+                                              .counters = &e->counters,
+                                              .trace = &e->trace,
+                                              .loopback_only = true,
+                                              .one_thread = true};
+    e->out = spr_pages_alloc(SPR_FRAME_MAX_PAYLOAD);
+    e->in = spr_pages_alloc(SPR_FRAME_MAX_PAYLOAD);
+    if (!e->out || !e->in)
+        die(name, "no memory");
+    memset(e->out, 1, SPR_FRAME_MAX_PAYLOAD);
+    memset(e->in, 1, SPR_FRAME_MAX_PAYLOAD);
+    for (size_t k = 0; k < SPR_ARRAY_LEN(kinds); k++)
+        if (!strcmp(kinds[k].ops->name, name) && kinds[k].ops->open(&e->params, &e->t, &error))
+            die(name, error.text);
+    if (!e->t)
+        die(name, "no such transport");
+}
+
+static void meet(struct end *e, struct board *b)
+{
+    int rank = e->params.rank;
+    struct spr_error error = {0};
+
+    for (size_t k = 0; k < SPR_ARRAY_LEN(kinds); k++) {
+        if (kinds[k].ops != e->t->ops)
+            continue;
+        b->info[rank].transports = 1u << kinds[k].id;
+        e->t->ops->address(e->t, b->info[rank].address[kinds[k].id]);
+    }
+    b->written++;
+    while (b->written < 2)
+        usleep(1000);
+    if (e->t->ops->connect(e->t, !rank, &b->info[!rank], &e->link, &error))
+        die("connect", error.text);
+    e->link->channel = e;
+    while (!e->up)
+        (void)e->t->ops->progress(e->t);
+    (void)e->t->ops->mem_register(e->t, e->out, SPR_FRAME_MAX_PAYLOAD);
+    (void)e->t->ops->mem_register(e->t, e->in, SPR_FRAME_MAX_PAYLOAD);
+}
+
+static void send_one(struct end *e, uint32_t bytes)
+{
+    uint32_t slot = e->sent % WINDOW;
+    struct spr_tx *tx = &e->tx[slot];
+
+    while (e->busy[slot])
+        (void)e->t->ops->progress(e->t);
+    memset(tx, 0, sizeof *tx);
+    tx->header.type = SPR_FRAME_DATA;
+    tx->header.sequence = e->sent++;
+    tx->header.bytes = bytes;
+    tx->data = e->out;
+    spr_frame_seal(&tx->header);
+    e->busy[slot] = true;
+    e->t->ops->send(e->link, tx);
+    (void)e->t->ops->progress(e->t);
+}
+
+static void await(struct end *e, uint32_t received)
+{
+    while ((int32_t)(e->received - received) < 0)
+        (void)e->t->ops->progress(e->t);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static void latency(struct end *e, uint32_t bytes, uint32_t iterations, bool tell)
+{
+    uint64_t *ns = spr_calloc(iterations, sizeof *ns);
+    uint32_t before = e->received;
+
+    for (uint32_t i = 0; ns && i < iterations; i++) {
+        uint64_t begin = spr_monotonic_ns();
+        if (e->params.rank == 0)
+            send_one(e, bytes);
+        await(e, before + i + 1);
+        if (e->params.rank == 1)
+            send_one(e, bytes);
+        ns[i] = spr_monotonic_ns() - begin;
+    }
+    if (ns && tell && e->params.rank == 0) {
+        qsort(ns, iterations, sizeof *ns, by_time);
+        printf("%9u bytes: latency %8.2f us median, %8.2f us least\n", bytes,
+               (double)ns[iterations / 2] / 2e3, (double)ns[0] / 2e3);
+    }
+    spr_free(ns);
+}
+
+static void bandwidth(struct end *e, uint32_t bytes, uint32_t iterations)
+{
+    uint32_t before = e->received;
+    uint64_t begin = spr_monotonic_ns();
+
+    if (e->params.rank == 0) {
+        for (uint32_t i = 0; i < iterations; i++)
+            send_one(e, bytes);
+        await(e, before + 1);
+        printf("%9u bytes: %10.2f MB/s one way\n", bytes,
+               (double)bytes * iterations * 1e3 / (double)(spr_monotonic_ns() - begin));
+    } else {
+        await(e, before + iterations);
+        send_one(e, 8);
+    }
+}
+
+static void measure(const char *name, struct board *b, int rank, uint32_t iterations, uint32_t most)
+{
+    struct end *e = spr_calloc(1, sizeof *e);
+
+    if (!e)
+        die(name, "no memory");
+    open_end(e, name, rank);
+    meet(e, b);
+    for (uint32_t bytes = 8; bytes <= 4096 && bytes <= most; bytes *= 8) {
+        latency(e, bytes, 10, false);
+        latency(e, bytes, iterations, true);
+    }
+    for (uint32_t bytes = 4096; bytes <= (256u << 10) && bytes <= most; bytes *= 4)
+        bandwidth(e, bytes, iterations);
+    fflush(stdout);
+    while (!e->t->ops->idle(e->t))
+        (void)e->t->ops->progress(e->t);
+    b->written++;
+    while (b->written < 4)
+        (void)e->t->ops->progress(e->t);
+    e->t->ops->close(e->t);
+    spr_free(e);
+}
+
+int main(int argc, char **argv)
+{
+    uint32_t iterations = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 1000;
+    uint32_t most = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 256u << 10;
+    struct board *b =
+        mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int status = 0;
+    pid_t pid;
+
+    if (argc < 2 || iterations == 0 || b == MAP_FAILED) {
+        fprintf(stderr, "usage: link_speed TRANSPORT [ITERATIONS [MOST_BYTES]]\n");
+        return 2;
+    }
+    pid = fork();
+    if (pid == 0)
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (pid < 0)
+        die("fork", "refused");
+    measure(argv[1], b, pid == 0, iterations, most);
+    if (pid > 0)
+        waitpid(pid, &status, 0);
+    return status != 0;
+}
