@@ -49,11 +49,14 @@ def make_folder():
 
 
 def run(options, helpers, signals):
+    kernel.program("qemu-system-x86_64", "qemu-system-x86")
     agent, switch = (helper(helpers, "sparring-vm-" + name) for name in ("agent", "switch"))
     cache = kernel.cache_folder()
     where = kernel.find(cache)
     initrd = image.build(where, cache)
     chosen = accelerator.choose(options.accel, where, initrd, cache)
+    if options.prepare:
+        return 0
     folder = make_folder()
     guests, network, job = [], None, None
     try:

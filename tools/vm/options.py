@@ -122,6 +122,7 @@ OPTIONS = (
         "auto",
         "how CPUs are emulated; auto: by KVM if that works [auto]",
     ),
+    flag("prepare", "", "only get what guests need, such as the kernel; no command"),
     flag("verbose", "v", "say what happens, with times"),
     flag("help", "h", "print this text"),
     flag("version", "V", "print the version"),
@@ -185,10 +186,14 @@ def take(options, words):
 
 def check(options):
     """What does not depend on one option alone."""
-    if not options.command:
+    if options.prepare and options.command:
+        raise wrong("--prepare takes no command")
+    if not options.command and not options.prepare:
         raise wrong("no command to run")
     if options.tty and (options.guests > 1 or options.outside or options.tag):
         raise wrong("--tty is for one guest, without --outside and --tag")
+    if options.tty and not (os.isatty(0) and os.isatty(1)):
+        raise Failure("--tty needs a terminal", 2)
     if options.tag and options.outside:
         raise wrong("--tag and --outside exclude each other")
     for event in options.script:

@@ -4,8 +4,6 @@ import os
 import termios
 import tty
 
-from .say import Failure
-
 
 def may_read(fd):
     """A terminal stops those who read it in the background."""
@@ -19,8 +17,6 @@ class Terminal:
     """Hands on every key, until restore()."""
 
     def __init__(self):
-        if not (os.isatty(0) and os.isatty(1)):
-            raise Failure("--tty needs a terminal", 2)
         self.before = termios.tcgetattr(0)
         tty.setraw(0)
 
