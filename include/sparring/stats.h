@@ -22,10 +22,11 @@ typedef struct spr_stats {
     uint64_t fallbacks;   /* times that something slower was taken instead */
     uint64_t sleeps;      /* times that progress slept */
     uint64_t zerocopy_sends, copied_sends;
-    /* Phases of sparse and compressed collectives, nanoseconds of CPU work on this rank. */
+    /* Phases of sparse and compressed collectives: wall-clock nanoseconds of work on this rank. */
     uint64_t select_ns, encode_ns, merge_ns, decode_ns;
     uint64_t reduce_ns; /* dense reductions */
-    /* Wall-clock marks of the last sparse collective, nanoseconds from its post. */
+    /* The two steps of the last sparse collective, which follow each other, and all of it:
+     * wall-clock nanoseconds from its post. */
     uint64_t last_reduce_scatter_ns, last_allgather_ns, last_total_ns;
     uint64_t last_union; /* entries in the last sparse result */
 } spr_stats;
