@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Sparring: dense and sparse allreduce of gradients over shared memory and TCP.
+ * Sparring: dense and sparse allreduce of gradients over shared memory, RDMA and TCP.
  */
 #ifndef SPARRING_SPARRING_H
 #define SPARRING_SPARRING_H

@@ -34,7 +34,7 @@ typedef struct spr_stats {
 /* Fill *stats. Errors: INVALID (struct_size). Any thread. */
 spr_status spr_comm_stats(spr_comm *comm, spr_stats *stats);
 
-/* The transport used to a rank ("shm", "uring", ...); "self" for this rank. Never NULL. */
+/* The transport used to a rank ("shm", "verbs", ...); "self" for this rank. Never NULL. */
 const char *spr_comm_transport(const spr_comm *comm, int rank);
 
 /* Name of the i-th algorithm for a collective ("allreduce", "sparse_allreduce", ...); NULL past the
