@@ -214,7 +214,7 @@ test_scripts += tests/cli/test_compare.sh
 # Only by `make check-vm`: VM_TESTS in a virtual machine that has soft-RoCE, one after the other in one boot; VM_HOST_TESTS here,
 # they boot guests themselves. vm_programs are built for that; VM_TESTS can also name programs of test_programs.
 vm_programs = tests/vm/test_sparring_vm
-vm_scripts = tests/vm/test_soft_roce.sh tests/vm/test_verbs.sh
+vm_scripts = tests/vm/test_soft_roce.sh tests/vm/test_sparring_info.sh tests/vm/test_verbs.sh
 VM_TESTS = $(vm_scripts)
 VM_HOST_TESTS = tests/vm/test_sparring_vm
 tests_vm_test_sparring_vm_SOURCES = tests/vm/test_sparring_vm.c $(shell_line)
