@@ -109,7 +109,9 @@ static spr_status keep_data(struct spr_channel_peer *p, const struct spr_frame *
     e = data ? spr_channel_keep(p, EARLY_DATA, f) : NULL;
     if (!e) {
         spr_free(data);
-        return ch->status ? ch->status : SPR_ERR_NOMEM;
+        /* Want of memory is not the link's fault, which a new epoch needs. */
+        p->dropping = ch->status == SPR_ERR_NOMEM;
+        return p->dropping ? SPR_OK : ch->status;
     }
     spr_list_remove(&e->node); /* until the payload is complete */
     e->bytes = f->bytes;

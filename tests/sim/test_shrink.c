@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/mem.h"
 #include "base/rng.h"
 #include "base/util.h"
 #include "collectives/collective.h"
@@ -405,6 +406,33 @@ static void whom_the_watch_gives_up_meanwhile_is_left_out(void **state)
     }
 }
 
+/* The n-th allocation fails, on any rank, also for what came before it was wanted: the links are as
+ * good as before. */
+static void want_of_memory_costs_no_rank(void **state)
+{
+    const bool members[] = {true, true, true};
+    bool failed = true;
+
+    (void)state;
+    for (uint64_t n = 1; failed; n++) {
+        struct world w;
+        make(&w, 3, 0);
+        for (int r = 0; r < 3; r++)
+            w.comms[r]->options.eager_bytes = n % 2 ? sizeof in[0] : 0;
+        spr_sim_pause(w.sim, 1, now(&w), now(&w) + 2 * MS); /* calls later */
+        spr_mem_fail_nth((n + 1) / 2);
+        post(&w, NULL);
+        world_settle(&w, 3);
+        statuses[1] = spr_iallreduce(w.comms[1], in[1], out[1], COUNT, SPR_FP32, SPR_SUM, NULL,
+                                     &w.requests[1]);
+        assert_true(world_run(&w, now(&w) + 100 * SECOND));
+        failed = spr_mem_fail_nth(0) == 0;
+        shrink(&w, "want of memory", n, NULL);
+        check_group(&w, members, "want of memory", n);
+        world_destroy(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -417,6 +445,7 @@ int main(void)
         cmocka_unit_test(who_was_ahead_is_told_after_a_second_round),
         cmocka_unit_test(ranks_that_disagree_in_a_new_group_are_told_at_once),
         cmocka_unit_test(whom_the_watch_gives_up_meanwhile_is_left_out),
+        cmocka_unit_test(want_of_memory_costs_no_rank),
     };
 
     seed = spr_rng_test_seed();
