@@ -42,6 +42,25 @@ static spr_status run(spr_comm *comm, uint64_t patience_ns)
     return s.status == SPR_IN_PROGRESS ? SPR_ERR_DEADLINE : s.status;
 }
 
+/* Nothing of it works any more, for this rank; the others are not to count on it. */
+static void give_up(spr_comm *comm, spr_status status, int rank)
+{
+    struct spr_error *error = spr_thread_error();
+
+    spr_error_clear(error);
+    spr_error_set(error, status, rank,
+                  status == SPR_ERR_EXPELLED
+                      ? "rank %d: the other ranks go on without this one, or it was cut off from "
+                        "more of them than are left here; restart it"
+                      : "rank %d: the ranks that are left did not agree in time; restart the job",
+                  rank);
+    spr_channel_bye(&comm->channel, comm->next_operation);
+    /* In a new epoch it was sound. */
+    spr_comm_fail(comm, SPR_ERR_REVOKED, comm->rank, -1, "its spr_comm_shrink() came to no end");
+    comm->error = *error; /* what calls return from now on */
+    spr_comm_kick(comm);
+}
+
 spr_status spr_comm_shrink(spr_comm *comm, double patience_s, spr_shrink_info *info)
 {
     spr_shrink_info result = SPR_SHRINK_INFO_INIT;
@@ -73,15 +92,7 @@ spr_status spr_comm_shrink(spr_comm *comm, double patience_s, spr_shrink_info *i
         spr_info(SPR_SUB_COLL, "rank %d of %d is rank %d of %d in epoch %u", rank, before,
                  comm->rank, comm->size, result.epoch);
     } else {
-        spr_error_clear(spr_thread_error());
-        spr_error_set(
-            spr_thread_error(), status, rank,
-            status == SPR_ERR_EXPELLED
-                ? "rank %d: the other ranks go on without this one, or it was cut off from "
-                  "more of them than are left here; restart it"
-                : "rank %d: the ranks that are left did not agree in time; restart the job",
-            rank);
-        comm->error = *spr_thread_error(); /* what calls return from now on */
+        give_up(comm, status, rank);
     }
     pthread_mutex_unlock(&comm->lock);
     if (status == SPR_OK && info)

@@ -406,6 +406,30 @@ static void whom_the_watch_gives_up_meanwhile_is_left_out(void **state)
     }
 }
 
+/* Rank 0 leads the others into the next epoch, hears nothing of them, and ends with DEADLINE. Its
+ * communicator takes in what comes later, and the others do not count on it. */
+static void who_gives_up_in_a_new_epoch_says_so(void **state)
+{
+    bool members[] = {false, true, true};
+    struct world w;
+
+    (void)state;
+    make(&w, 3, 0);
+    for (int r = 1; r < 3; r++) {
+        spr_membership_begin(w.comms[r], PATIENCE);
+        assert_int_equal(spr_membership_step(w.comms[r]), SPR_IN_PROGRESS);
+    }
+    world_settle(&w, 1);
+    assert_int_equal(spr_comm_shrink(w.comms[0], 0.01, NULL), SPR_ERR_DEADLINE); /* nobody moves */
+    assert_int_equal(w.comms[0]->channel.epoch, 2);
+    spr_comm_note_loss(w.comms[0], 2, "its process died (robust futex)", true);
+    spr_comm_progress_locked(w.comms[0]);
+    spr_sim_pause(w.sim, 0, now(&w), UINT64_MAX);
+    shrink(&w, "one gives up", 0, NULL);
+    check_group(&w, members, "one gives up", 0);
+    world_destroy(&w);
+}
+
 /* The n-th allocation fails, on any rank, also for what came before it was wanted: the links are as
  * good as before. */
 static void want_of_memory_costs_no_rank(void **state)
@@ -445,6 +469,7 @@ int main(void)
         cmocka_unit_test(who_was_ahead_is_told_after_a_second_round),
         cmocka_unit_test(ranks_that_disagree_in_a_new_group_are_told_at_once),
         cmocka_unit_test(whom_the_watch_gives_up_meanwhile_is_left_out),
+        cmocka_unit_test(who_gives_up_in_a_new_epoch_says_so),
         cmocka_unit_test(want_of_memory_costs_no_rank),
     };
 
