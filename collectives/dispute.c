@@ -26,13 +26,13 @@ struct spr_past *spr_past_find(spr_comm *comm, uint32_t operation)
 {
     struct spr_past *past = &comm->past[operation % SPR_PAST];
 
-    return past->operation == operation && operation != 0 ? past : NULL;
+    return past->posted && past->operation == operation ? past : NULL;
 }
 
 void spr_past_add(spr_comm *comm, const spr_request *rq, const struct spr_descriptor *d)
 {
-    comm->past[rq->operation % SPR_PAST] =
-        (struct spr_past){.operation = rq->operation, .hash = rq->descriptor, .descriptor = *d};
+    comm->past[rq->operation % SPR_PAST] = (struct spr_past){
+        .posted = true, .operation = rq->operation, .hash = rq->descriptor, .descriptor = *d};
 }
 
 static spr_request *running(const spr_comm *comm, uint32_t operation)
@@ -57,8 +57,10 @@ static const struct spr_past *recall(spr_comm *comm, uint32_t operation, struct 
 
     if (!rq)
         return past;
-    *room = (struct spr_past){
-        .operation = operation, .rejected = rq->rejected != SPR_OK, .hash = rq->descriptor};
+    *room = (struct spr_past){.posted = true,
+                              .operation = operation,
+                              .rejected = rq->rejected != SPR_OK,
+                              .hash = rq->descriptor};
     spr_collective_describe(rq, &room->descriptor);
     return room;
 }

@@ -27,8 +27,9 @@
 
 /* An operation that was posted here. */
 struct spr_past {
-    uint32_t operation; /* 0: none */
+    bool posted; /* false: none; operation 0 comes after 2^32 others */
     bool rejected;
+    uint32_t operation;
     uint64_t hash;
     struct spr_descriptor descriptor;
 };

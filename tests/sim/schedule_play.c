@@ -56,6 +56,15 @@ static void set_fault(struct spr_sim *sim, const struct schedule_fault *f)
     }
 }
 
+/* As if all operations before `first` had been called, and were complete. */
+static void count_from(spr_comm *comm, uint32_t first)
+{
+    comm->next_operation = first;
+    comm->done.completed = first - 1;
+    for (int r = 0; r < comm->world; r++)
+        comm->channel.peers[r].heard = first - 1;
+}
+
 void schedule_begin(struct schedule_play *play, const struct schedule *schedule)
 {
     const struct schedule *s = &play->schedule;
@@ -72,6 +81,7 @@ void schedule_begin(struct schedule_play *play, const struct schedule *schedule)
         o->warn_s = 1e5;
         o->eager_bytes = s->eager_bytes;
         o->eager_window = s->eager_window;
+        count_from(play->world.comms[r], s->first);
     }
     for (int i = 0; i < s->faults; i++)
         set_fault(play->world.sim, &s->fault[i]);

@@ -67,7 +67,7 @@ static void entered(void *ctx, int r)
         return;
     for (int k = 0; k < play->schedule.operations; k++) {
         struct schedule_call *c = &play->call[r][k];
-        bool counts = spr_outcome_has(common, (uint32_t)k + 1);
+        bool counts = spr_outcome_has(common, play->schedule.first + (uint32_t)k);
         if (counts && !good(c))
             schedule_fail(play, r, k, "it failed, and counts as complete everywhere");
         c->revoked = !counts && c->ended && c->status == SPR_OK;

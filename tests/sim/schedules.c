@@ -177,6 +177,17 @@ static void draw_job(struct schedule *s)
     }
 }
 
+/* Of a stream of its own. */
+static uint32_t draw_first(uint64_t seed)
+{
+    static const uint32_t jumps[] = {0, INT32_MAX};
+    struct spr_rng rng = {~seed, 0};
+
+    if (spr_rng_below(&rng, 8))
+        return 1;
+    return jumps[spr_rng_below(&rng, 2)] - (uint32_t)spr_rng_below(&rng, 2 * SCHEDULE_OPERATIONS);
+}
+
 void schedule_draw(struct schedule *s, uint64_t seed)
 {
     static const int operations[] = {1, 1, 2, 2, 3, 4, 5, 6};
@@ -186,6 +197,7 @@ void schedule_draw(struct schedule *s, uint64_t seed)
     s->seed = seed;
     s->rng = (struct spr_rng){seed, 0};
     draw_job(s);
+    s->first = draw_first(seed);
     s->operations = PICK(s, operations);
     for (int k = 0; k < s->operations; k++)
         draw_operation(s, &s->operation[k]);
@@ -268,7 +280,7 @@ void schedule_print(const struct schedule *s, FILE *out)
             (unsigned long long)s->seed, s->ranks, s->links.latency_s, s->links.jitter_s,
             s->links.bandwidth, s->links.detect_s, s->eager_bytes, s->eager_window, s->timeout_s,
             s->leave ? ", ranks leave when they are done" : "");
-    fprintf(out, "operations (codec %s):\n", s->codec);
+    fprintf(out, "operations from #%u on (codec %s):\n", s->first, s->codec);
     for (int k = 0; k < s->operations; k++)
         print_operation(&s->operation[k], k, out);
     fprintf(out, "in flight at most, by rank:");

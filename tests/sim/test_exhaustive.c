@@ -347,6 +347,7 @@ static void write_schedule(const struct scene *scene, struct schedule *s)
     s->eager_bytes = scene->eager;
     s->eager_window = 262144;
     s->timeout_s = 100;
+    s->first = 1;
     s->codec = "topk:ratio=10%+fp16";
     s->operations = scene->operations;
     for (int k = 0; k < scene->operations; k++) {
