@@ -447,6 +447,8 @@ void spr_cancel(spr_request *request)
     spr_comm *comm = request->comm;
     char text[160];
 
+    if (comm->process != spr_process()) /* the request is the parent's */
+        return;
     pthread_mutex_lock(&comm->lock);
     if (!request->done) {
         request->canceled = true;
@@ -462,6 +464,8 @@ void spr_on_complete(spr_request *request, void (*done)(void *ctx, spr_status st
 {
     spr_comm *comm = request->comm;
 
+    if (comm->process != spr_process())
+        return;
     pthread_mutex_lock(&comm->lock);
     if (request->done) {
         pthread_mutex_unlock(&comm->lock);

@@ -3,6 +3,7 @@
 
 #include <limits.h>
 
+#include "base/fork.h"
 #include "base/log.h"
 #include "collectives/comm.h"
 #include "compress/codec.h"
@@ -98,6 +99,10 @@ static void forget(spr_codec *codec)
     struct spr_codec_keeper *keeper = spr_codec_keeper(codec);
     spr_comm *comm = keeper->owner;
 
+    if (comm->process != spr_process()) { /* a forked child, which never looks at the list */
+        keeper->owner = NULL;
+        return;
+    }
     pthread_mutex_lock(&comm->lock);
     unlink_codec(keeper);
     pthread_mutex_unlock(&comm->lock);

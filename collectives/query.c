@@ -7,6 +7,9 @@
 #include "base/fork.h"
 #include "collectives/comm.h"
 
+/* In a forked child: the lock may be held by a thread that the child does not have. */
+static bool is_parents(const spr_comm *comm) { return comm->process != spr_process(); }
+
 int spr_comm_rank(const spr_comm *comm) { return comm->rank; }
 
 int spr_comm_size(const spr_comm *comm) { return comm->size; }
@@ -16,7 +19,7 @@ const char *spr_last_error(const spr_comm *comm)
     static _Thread_local char text[SPR_ERROR_TEXT_BYTES];
     spr_comm *c = (spr_comm *)(uintptr_t)comm; /* only the lock is changed */
 
-    if (!comm || comm->process != spr_process())
+    if (!comm || is_parents(comm))
         return spr_thread_error()->text;
     pthread_mutex_lock(&c->lock);
     memcpy(text, comm->error.status ? comm->error.text : spr_thread_error()->text, sizeof text);
@@ -28,7 +31,7 @@ int spr_comm_progress(spr_comm *comm)
 {
     int events = 0;
 
-    if (comm->process != spr_process())
+    if (is_parents(comm))
         return SPR_ERR_FORKED;
     pthread_mutex_lock(&comm->lock);
     if (!comm->driving && !(comm->thread_only && comm->has_thread))
@@ -45,6 +48,8 @@ spr_status spr_comm_arm(spr_comm *comm)
 {
     spr_status status;
 
+    if (is_parents(comm))
+        return SPR_ERR_FORKED;
     pthread_mutex_lock(&comm->lock);
     status = spr_comm_arm_locked(comm);
     pthread_mutex_unlock(&comm->lock);
@@ -72,6 +77,8 @@ spr_status spr_mem_alloc(spr_comm *comm, size_t bytes, void **memory)
 
     if (!comm || !memory)
         return SPR_ERR_INVALID;
+    if (is_parents(comm))
+        return SPR_ERR_FORKED;
     pthread_mutex_lock(&comm->lock);
     status = spr_memory_alloc(&comm->memory, bytes, &range, spr_thread_error());
     if (status == SPR_OK) {
@@ -86,7 +93,7 @@ void spr_mem_free(spr_comm *comm, void *memory)
 {
     const struct spr_memory_range *range;
 
-    if (!comm || !memory)
+    if (!comm || !memory || is_parents(comm))
         return;
     pthread_mutex_lock(&comm->lock);
     range = spr_memory_find(&comm->memory, memory, 1);
@@ -103,6 +110,8 @@ spr_status spr_mem_register(spr_comm *comm, void *memory, size_t bytes)
 
     if (!comm)
         return SPR_ERR_INVALID;
+    if (is_parents(comm))
+        return SPR_ERR_FORKED;
     pthread_mutex_lock(&comm->lock);
     status = spr_memory_register(&comm->memory, memory, bytes, &range, spr_thread_error());
     if (status == SPR_OK)
@@ -119,6 +128,8 @@ spr_status spr_mem_deregister(spr_comm *comm, void *memory)
 
     if (!comm || !memory)
         return SPR_ERR_INVALID;
+    if (is_parents(comm))
+        return SPR_ERR_FORKED;
     pthread_mutex_lock(&comm->lock);
     range = spr_memory_find(&comm->memory, memory, 1);
     bytes = range ? range->bytes : 0;
@@ -135,6 +146,8 @@ spr_status spr_comm_stats(spr_comm *comm, spr_stats *stats)
 {
     if (!comm || !stats || stats->struct_size != sizeof *stats)
         return SPR_ERR_INVALID;
+    if (is_parents(comm))
+        return SPR_ERR_FORKED;
     pthread_mutex_lock(&comm->lock);
 #define X(name) stats->name = comm->counters.name;
     SPR_COUNTER_TABLE(X)

@@ -15,7 +15,8 @@ extern "C" {
 /*
  * Allocate `bytes` bytes, zeroed, aligned to 4096 at least, registered with the communicator's
  * transports. Free with spr_mem_free before spr_comm_destroy. When the memlock limit refuses
- * locking, one warning names the limit and the memory is used unlocked. Errors: INVALID, NOMEM.
+ * locking, one warning names the limit and the memory is used unlocked. Errors: INVALID, NOMEM,
+ * FORKED (in a forked child).
  */
 spr_status spr_mem_alloc(spr_comm *comm, size_t bytes, void **memory);
 void spr_mem_free(spr_comm *comm, void *memory);
@@ -23,7 +24,7 @@ void spr_mem_free(spr_comm *comm, void *memory);
 /*
  * Register the caller's own memory; it must stay mapped until spr_mem_deregister or
  * spr_comm_destroy. Registering is an optimisation: when a transport refuses (memlock) it is not an
- * error. Errors: INVALID (overlaps a registered range).
+ * error. Errors: INVALID (overlaps a registered range), FORKED.
  */
 spr_status spr_mem_register(spr_comm *comm, void *memory, size_t bytes);
 spr_status spr_mem_deregister(spr_comm *comm, void *memory);

@@ -26,6 +26,7 @@ spr_status spr_wait(spr_request **request, double timeout_s);
 /*
  * Give up: revokes the communicator, as spr_comm_abort() does. The request completes with
  * SPR_ERR_CANCELED as soon as its buffers are not in use any more, and still has to be waited for.
+ * In a forked child nothing is done, here and below.
  */
 void spr_cancel(spr_request *request);
 

@@ -31,7 +31,7 @@ typedef struct spr_stats {
     uint64_t last_union; /* entries in the last sparse result */
 } spr_stats;
 
-/* Fill *stats. Errors: INVALID (struct_size). Any thread. */
+/* Fill *stats. Errors: INVALID (struct_size), FORKED. Any thread. */
 spr_status spr_comm_stats(spr_comm *comm, spr_stats *stats);
 
 /* The transport used to a rank ("shm", "verbs", ...); "self" for this rank. Never NULL. */

@@ -98,11 +98,20 @@ static void destroy_ends_what_runs_whatever_the_peer_does(void **state)
 
 /* Fork ----------------------------------------------------------------------------------------- */
 
-/* Everything a child may try on its parent's communicator ends at once. */
-static _Noreturn void child_main(spr_comm *comm, spr_request *running)
+static void never(void *ctx, spr_status status)
 {
+    (void)ctx;
+    (void)status;
+    _exit(8);
+}
+
+/* Everything a child may try on its parent's communicator ends at once. */
+static _Noreturn void child_main(spr_comm *comm, spr_request *running, spr_codec *codec)
+{
+    spr_stats stats = {.struct_size = sizeof stats};
     spr_request *request = NULL;
     float x[10] = {0};
+    void *memory = x;
 
     alarm(10);
     if (spr_allreduce(comm, x, x, 10, SPR_FP32, SPR_SUM, NULL) != SPR_ERR_FORKED)
@@ -113,6 +122,16 @@ static _Noreturn void child_main(spr_comm *comm, spr_request *running)
         _exit(3);
     if (spr_comm_progress(comm) != SPR_ERR_FORKED)
         _exit(4);
+    if (spr_comm_arm(comm) != SPR_ERR_FORKED || spr_comm_stats(comm, &stats) != SPR_ERR_FORKED)
+        _exit(6);
+    if (spr_mem_alloc(comm, 1, &memory) != SPR_ERR_FORKED || memory != x ||
+        spr_mem_register(comm, x, sizeof x) != SPR_ERR_FORKED ||
+        spr_mem_deregister(comm, x) != SPR_ERR_FORKED)
+        _exit(7);
+    spr_mem_free(comm, x);
+    spr_on_complete(running, never, NULL);
+    spr_cancel(running);
+    spr_codec_destroy(codec);
     spr_comm_abort(comm, "a child has no say");
     spr_comm_destroy(comm);
     _exit(*spr_last_error(comm) ? 0 : 5);
@@ -123,8 +142,12 @@ static void run_fork(struct job *job, int rank, spr_comm *comm)
 {
     enum { FORKS = 20, N = 500000 };
     float *x = calloc(N, sizeof *x);
+    const spr_layout layout = {1, "w", 0, 100, 1};
+    spr_codec *codec = NULL;
 
     (void)job;
+    RANK_CHECK(spr_codec_create("topk:ratio=10%", &layout, 1, &codec) == SPR_OK &&
+               spr_compressed_allreduce(comm, codec, x, SPR_SUM, NULL) == SPR_OK);
     for (int i = 0; i < FORKS; i++) {
         spr_request *request;
         int status = 0;
@@ -135,7 +158,7 @@ static void run_fork(struct job *job, int rank, spr_comm *comm)
             nanosleep(&(struct timespec){0, i * 40000}, NULL);
             child = fork();
             if (child == 0)
-                child_main(comm, request);
+                child_main(comm, request, codec);
             RANK_CHECK(child > 0 && waitpid(child, &status, 0) == child);
             if (status)
                 fprintf(stderr, "child: status 0x%x\n", (unsigned)status);
@@ -144,6 +167,7 @@ static void run_fork(struct job *job, int rank, spr_comm *comm)
         RANK_CHECK(spr_wait(&request, -1) == SPR_OK);
         RANK_CHECK(x[0] == 2);
     }
+    spr_codec_destroy(codec);
     free(x);
 }
 
