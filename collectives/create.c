@@ -164,9 +164,12 @@ bool spr_comm_leave(spr_comm *comm)
         return false;
     if (!comm->left)
         spr_channel_bye(&comm->channel, comm->next_operation);
-    comm->left = true;
+    comm->left = !comm->error.status; /* there may be no memory for a frame */
+    /* Without a thread of the library, nobody else may move it. */
+    if (!comm->has_thread && !comm->driving)
+        spr_comm_progress_locked(comm);
     spr_comm_kick(comm);
-    return true;
+    return comm->left;
 }
 
 /* Say goodbye, and give the others LINGER_NS for theirs; what still runs then is cut off. */

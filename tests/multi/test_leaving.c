@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Ends that are not orderly: a communicator destroyed under running requests, forked children,
- * ranks that call different things; on every transport.
+ * Ends: a communicator destroyed under running requests, a goodbye, forked children, ranks that
+ * call different things; on every transport.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/util.h"
+#include "collectives/comm.h"
 #include "tests/multi/job.h"
 
 #define SECONDS 30
@@ -93,6 +94,44 @@ static void destroy_ends_what_runs_whatever_the_peer_does(void **state)
             kill(job.pids[1], SIGCONT);
             job_expect_success(&job, SECONDS);
         }
+    }
+}
+
+/* Goodbye -------------------------------------------------------------------------------------- */
+
+/* Rank 1 says goodbye and calls nothing of the communicator after it, as a member of one that has
+ * grown. */
+static void run_goodbye(struct job *job, int rank, spr_comm *comm)
+{
+    uint64_t deadline = spr_monotonic_ns() + spr_seconds_ns(10 * spr_time_factor());
+    bool heard = false;
+
+    RANK_CHECK(spr_barrier(comm, NULL) == SPR_OK);
+    if (rank == 1) {
+        pthread_mutex_lock(&comm->lock);
+        RANK_CHECK(spr_comm_leave(comm));
+        pthread_mutex_unlock(&comm->lock);
+        job_await(job_counter(job, 0), 1);
+        _exit(0);
+    }
+    while (!heard && spr_monotonic_ns() < deadline) {
+        RANK_CHECK(spr_comm_progress(comm) >= 0);
+        pthread_mutex_lock(&comm->lock);
+        heard = comm->channel.peers[1].bye;
+        pthread_mutex_unlock(&comm->lock);
+    }
+    atomic_store(job_counter(job, 0), 1);
+    RANK_CHECK(heard);
+    _exit(0);
+}
+
+static void a_goodbye_is_heard_before_the_end(void **state)
+{
+    (void)state;
+    for (int caller = 0; caller < 2; caller++) {
+        setenv("SPARRING_PROGRESS", caller ? "caller" : "thread", 1);
+        job_on_all_transports(2, run_goodbye, NULL, SECONDS);
+        unsetenv("SPARRING_PROGRESS");
     }
 }
 
@@ -277,6 +316,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(destroy_ends_what_runs_whatever_the_peer_does),
+        cmocka_unit_test(a_goodbye_is_heard_before_the_end),
         cmocka_unit_test(a_forked_child_is_told_so_and_the_parent_goes_on),
         cmocka_unit_test(ranks_that_disagree_are_told),
     };
