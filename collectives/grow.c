@@ -14,13 +14,32 @@
 #include "collectives/membership.h"
 #include "transport/bootstrap/secret.h"
 
-spr_status spr_growth_failed(struct spr_growth *g, const spr_comm *comm, spr_status status)
+spr_status spr_growth_failed(struct spr_growth *g, spr_comm *comm, spr_status status)
 {
-    int rank = comm->error.rank;
+    struct spr_error cause = *spr_thread_error();
 
+    pthread_mutex_lock(&comm->lock);
+    /* All disagree; or it could not even be posted here, and the others wait for it. */
+    if (!comm->error.status && status != SPR_ERR_MISMATCH) {
+        spr_comm_fail(comm, status, comm->rank, -1, spr_status_string(status));
+        spr_comm_kick(comm);
+    }
+    if (comm->error.status)
+        cause = comm->error;
+    pthread_mutex_unlock(&comm->lock);
     spr_error_clear(g->error);
-    return spr_error_set(g->error, status, rank, "%s",
-                         comm->error.status ? spr_last_error(comm) : spr_status_string(status));
+    return spr_error_set(g->error, status, cause.rank, "%s",
+                         *cause.text ? cause.text : spr_status_string(status));
+}
+
+bool spr_growth_is_sound(spr_comm *comm)
+{
+    bool sound;
+
+    pthread_mutex_lock(&comm->lock);
+    sound = !comm->error.status;
+    pthread_mutex_unlock(&comm->lock);
+    return sound;
 }
 
 spr_status spr_growth_broadcast(struct spr_growth *g, spr_comm *comm, void *data, size_t words,

@@ -57,8 +57,11 @@ struct spr_growth {
 /* Blocking, over either communicator; the error is that communicator's. */
 spr_status spr_growth_broadcast(struct spr_growth *g, spr_comm *comm, void *data, size_t words,
                                 int root);
-/* An error of a communicator becomes the call's. Returns status. */
-spr_status spr_growth_failed(struct spr_growth *g, const spr_comm *comm, spr_status status);
+/* An operation of a communicator has failed, by which that fails if it has not yet: the others hear
+ * of it. The error becomes the call's. Returns status. */
+spr_status spr_growth_failed(struct spr_growth *g, spr_comm *comm, spr_status status);
+/* It has not failed. */
+bool spr_growth_is_sound(spr_comm *comm);
 
 /* grow_members.c. Rank 0: meet the newcomers; the others: wait for that. */
 spr_status spr_growth_meet(struct spr_growth *g);

@@ -158,7 +158,7 @@ spr_status spr_growth_meet(struct spr_growth *g)
     status = meet_as_root(g);
     if (status && !g->error->status)
         spr_error_set(g->error, status, -1, "%s", spr_status_string(status));
-    if (g->old->error.status)
+    if (!spr_growth_is_sound(g->old))
         return status;
     told = say(g, status);
     return status ? status : told;
@@ -230,7 +230,7 @@ static spr_status exchange(struct spr_growth *g, const void *in, char *out, size
         spr_meeting_refuse(&g->meeting, status, g->error->rank, g->error->text);
     if (status == SPR_OK && root) {
         status = with_newcomers(g, parts, out, bytes);
-        told = g->old->error.status ? status : say(g, status);
+        told = spr_growth_is_sound(g->old) ? say(g, status) : status;
         status = status ? status : told;
     } else if (status == SPR_OK) {
         status = listen(g);

@@ -171,13 +171,23 @@ test_programs += tests/multi/test_faults_surroundings
 tests_multi_test_faults_surroundings_SOURCES = tests/multi/test_faults_surroundings.c $(faults)
 soak_programs += tests/multi/test_faults_surroundings
 test_programs += tests/multi/test_faults_torture
-tests_multi_test_faults_torture_SOURCES = tests/multi/test_faults_torture.c $(faults)
-tests_multi_test_faults_torture_LDFLAGS = $(AM_LDFLAGS) \
+failing = tests/multi/failing.c tests/multi/failing.h
+failing_wraps = \
 	-Wl,--wrap=accept4 -Wl,--wrap=bind -Wl,--wrap=connect -Wl,--wrap=epoll_create1 -Wl,--wrap=epoll_ctl \
 	-Wl,--wrap=eventfd -Wl,--wrap=fcntl -Wl,--wrap=ftruncate -Wl,--wrap=getifaddrs -Wl,--wrap=getrandom \
 	-Wl,--wrap=io_uring_queue_init_params -Wl,--wrap=io_uring_register -Wl,--wrap=listen \
 	-Wl,--wrap=memfd_create -Wl,--wrap=mmap -Wl,--wrap=open -Wl,--wrap=pthread_create -Wl,--wrap=recvmsg \
 	-Wl,--wrap=sendmsg -Wl,--wrap=socket -Wl,--wrap=timerfd_create
+tests_multi_test_faults_torture_SOURCES = tests/multi/test_faults_torture.c $(failing) $(faults)
+tests_multi_test_faults_torture_LDFLAGS = $(AM_LDFLAGS) $(failing_wraps)
+test_programs += tests/multi/test_grow_torture
+tests_multi_test_grow_torture_SOURCES = \
+	tests/multi/faults.c \
+	tests/multi/faults.h \
+	tests/multi/test_grow_torture.c \
+	$(failing) \
+	$(grow)
+tests_multi_test_grow_torture_LDFLAGS = $(AM_LDFLAGS) $(failing_wraps)
 
 # The same, of several files.
 test_programs += \

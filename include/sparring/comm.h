@@ -158,9 +158,9 @@ typedef struct spr_grow_options {
  *
  * After success the members destroy the old communicator; nothing else can be done with it, but to
  * free its memory (mem.h). On an error *grown is untouched, and the old communicator is as before:
- * it works, unless one of the members was lost, then spr_comm_shrink() it. All members have
- * success, or none: where that cannot be known without a shrink, the call makes one. Newcomers may
- * call again after an error.
+ * it works, unless one of the members was lost or lacked the memory to say a word, then
+ * spr_comm_shrink() it. All members have success, or none: where that cannot be known without a
+ * shrink, the call makes one. Newcomers may call again after an error.
  *
  * A process keeps its rank only by staying: one that was expelled, or died and was restarted, is a
  * newcomer. spr_last_error(NULL) says what went wrong. Errors: BOOTSTRAP (deadline, with how many

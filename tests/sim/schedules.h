@@ -91,7 +91,7 @@ struct schedule {
     struct spr_sim_options links;
     size_t eager_bytes, eager_window;
     double timeout_s;
-    uint32_t first; /* number of the first operation: some wrap, or change sign */
+    uint32_t first;    /* number of the first operation: some wrap, or change sign */
     const char *codec; /* of the compressed operations; the state goes from one to the next */
     size_t codec_elements;
     int depth[SCHEDULE_RANKS];         /* operations in flight at most; 1: blocking calls */
