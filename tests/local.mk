@@ -226,7 +226,7 @@ test_scripts += tests/cli/test_compare.sh
 vm_programs = tests/vm/test_sparring_vm
 vm_scripts = tests/vm/test_soft_roce.sh tests/vm/test_sparring_info.sh tests/vm/test_verbs.sh
 VM_TESTS = $(vm_scripts)
-VM_HOST_TESTS = tests/vm/test_sparring_vm
+VM_HOST_TESTS = tests/vm/test_sparring_vm tests/vm/test_verbs_hosts.sh
 tests_vm_test_sparring_vm_SOURCES = tests/vm/test_sparring_vm.c $(shell_line)
 tests_vm_test_sparring_vm_LDADD = $(CMOCKA_LIBS)
 if HAVE_VERBS
@@ -234,7 +234,7 @@ vm_programs += tests/vm/test_verbs_faults
 VM_TESTS += tests/vm/test_verbs_faults
 tests_vm_test_verbs_faults_SOURCES = tests/vm/test_verbs_faults.c $(tcp_nodes)
 endif
-EXTRA_DIST += tests/vm/run $(vm_scripts)
+EXTRA_DIST += tests/vm/run tests/vm/test_verbs_hosts.sh $(vm_scripts)
 
 if HAVE_CMOCKA
 check_PROGRAMS += $(test_programs) $(vm_programs)
