@@ -30,7 +30,8 @@ static void ask_interface(struct info_interface *i)
         i->mtu_bytes = (uint64_t)r.ifr_mtu;
     r.ifr_data = (void *)&link;
     if (ioctl(fd, SIOCETHTOOL, &r) == 0) {
-        speed = ethtool_cmd_speed(&link);
+        /* Not ethtool_cmd_speed(), which shifts "unknown" out of an int. */
+        speed = (uint32_t)link.speed_hi << 16 | link.speed;
         if (speed && speed != (uint32_t)SPEED_UNKNOWN)
             i->speed_mbit = speed;
     }
