@@ -70,13 +70,19 @@ static void withdraw(spr_comm *comm, void *memory, size_t bytes)
         comm->transports[i]->ops->mem_deregister(comm->transports[i], memory, bytes);
 }
 
+static spr_status no_such(const char *what)
+{
+    return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1, "memory: the %s is NULL", what);
+}
+
 spr_status spr_mem_alloc(spr_comm *comm, size_t bytes, void **memory)
 {
     struct spr_memory_range *range;
     spr_status status;
 
+    spr_error_clear(spr_thread_error());
     if (!comm || !memory)
-        return SPR_ERR_INVALID;
+        return no_such(memory ? "communicator" : "memory");
     if (is_parents(comm))
         return SPR_ERR_FORKED;
     pthread_mutex_lock(&comm->lock);
@@ -92,6 +98,7 @@ spr_status spr_mem_alloc(spr_comm *comm, size_t bytes, void **memory)
 void spr_mem_free(spr_comm *comm, void *memory)
 {
     const struct spr_memory_range *range;
+    struct spr_error ignored = {0};
 
     if (!comm || !memory || is_parents(comm))
         return;
@@ -99,7 +106,7 @@ void spr_mem_free(spr_comm *comm, void *memory)
     range = spr_memory_find(&comm->memory, memory, 1);
     if (range && range->base == memory)
         withdraw(comm, memory, range->bytes);
-    (void)spr_memory_free(&comm->memory, memory, spr_thread_error());
+    (void)spr_memory_free(&comm->memory, memory, &ignored);
     pthread_mutex_unlock(&comm->lock);
 }
 
@@ -108,8 +115,9 @@ spr_status spr_mem_register(spr_comm *comm, void *memory, size_t bytes)
     struct spr_memory_range *range;
     spr_status status;
 
+    spr_error_clear(spr_thread_error());
     if (!comm)
-        return SPR_ERR_INVALID;
+        return no_such("communicator");
     if (is_parents(comm))
         return SPR_ERR_FORKED;
     pthread_mutex_lock(&comm->lock);
@@ -126,8 +134,9 @@ spr_status spr_mem_deregister(spr_comm *comm, void *memory)
     spr_status status = SPR_ERR_INVALID;
     size_t bytes;
 
+    spr_error_clear(spr_thread_error());
     if (!comm || !memory)
-        return SPR_ERR_INVALID;
+        return no_such(memory ? "communicator" : "memory");
     if (is_parents(comm))
         return SPR_ERR_FORKED;
     pthread_mutex_lock(&comm->lock);

@@ -314,6 +314,39 @@ static void requests_may_be_waited_for_in_any_order(void **state)
     job_on_all_transports(3, run_two_apart, NULL, SECONDS);
 }
 
+/* The error of the last call, not of an earlier one. */
+static void run_misuse(struct job *job, int rank, spr_comm *comm)
+{
+    static char bytes[8192];
+    void *memory = NULL;
+
+    (void)job, (void)rank;
+    RANK_CHECK(spr_mem_alloc(comm, 0, &memory) == SPR_ERR_INVALID);
+    RANK_CHECK(strstr(spr_last_error(NULL), "0 bytes"));
+    RANK_CHECK(spr_mem_register(comm, bytes, sizeof bytes) == SPR_OK);
+    RANK_CHECK(!*spr_last_error(NULL));
+    RANK_CHECK(spr_mem_alloc(comm, 0, &memory) == SPR_ERR_INVALID);
+    RANK_CHECK(spr_mem_register(comm, bytes + 1, 1) == SPR_ERR_INVALID);
+    RANK_CHECK(strstr(spr_last_error(NULL), "overlaps"));
+    RANK_CHECK(spr_mem_deregister(comm, bytes + 1) == SPR_ERR_INVALID);
+    RANK_CHECK(strstr(spr_last_error(NULL), "not registered here"));
+    RANK_CHECK(spr_mem_alloc(comm, 1, &memory) == SPR_OK && !*spr_last_error(NULL));
+    RANK_CHECK(spr_mem_alloc(comm, 1, NULL) == SPR_ERR_INVALID && *spr_last_error(NULL));
+    RANK_CHECK(spr_mem_deregister(comm, bytes) == SPR_OK && !*spr_last_error(NULL));
+    spr_mem_free(comm, bytes);
+    RANK_CHECK(!*spr_last_error(NULL));
+    spr_mem_free(comm, memory);
+}
+
+static void misuse_of_memory_is_explained_each_time(void **state)
+{
+    struct job job;
+
+    (void)state;
+    job_start(&job, 1, "shm", run_misuse, NULL);
+    job_expect_success(&job, SECONDS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -323,6 +356,7 @@ int main(void)
         cmocka_unit_test(a_killed_rank_is_named_by_all_survivors),
         cmocka_unit_test(an_abort_reaches_everybody_with_its_reason),
         cmocka_unit_test(a_deadline_names_who_is_late),
+        cmocka_unit_test(misuse_of_memory_is_explained_each_time),
         cmocka_unit_test(requests_may_be_waited_for_in_any_order),
     };
 
