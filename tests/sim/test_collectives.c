@@ -64,6 +64,13 @@ static void run_ok(struct world *w)
         assert_int_equal(w->results[r], SPR_OK);
 }
 
+static void post_sums(struct world *w, struct buffers *b, size_t n, const spr_call_options *options)
+{
+    for (int r = 0; r < w->ranks; r++)
+        spr_iallreduce(w->comms[r], b->in[r], b->out[r], n, SPR_FP32, SPR_SUM, options,
+                       &w->requests[r]);
+}
+
 static void check_allreduce(struct world *w, const char *algorithm, spr_dtype t, spr_op op,
                             size_t n, bool in_place, uint64_t salt)
 {
@@ -134,25 +141,19 @@ static void direct_and_flat_give_the_same_bits(void **state)
     spr_call_options flat = SPR_CALL_OPTIONS_INIT, direct = SPR_CALL_OPTIONS_INIT;
     struct buffers b;
     struct world w;
-    char *first;
+    char first[20000];
 
     (void)state;
     flat.algorithm = "flat";
     direct.algorithm = "direct";
     make(&w, 7, 10e9);
     fill(&w, &b, SPR_FP32, 5000, 5000, 3);
-    for (int r = 0; r < w.ranks; r++)
-        spr_iallreduce(w.comms[r], b.in[r], b.out[r], 5000, SPR_FP32, SPR_SUM, &flat,
-                       &w.requests[r]);
+    post_sums(&w, &b, 5000, &flat);
     run_ok(&w);
-    first = malloc(20000);
     memcpy(first, b.out[0], 20000);
-    for (int r = 0; r < w.ranks; r++)
-        spr_iallreduce(w.comms[r], b.in[r], b.out[r], 5000, SPR_FP32, SPR_SUM, &direct,
-                       &w.requests[r]);
+    post_sums(&w, &b, 5000, &direct);
     run_ok(&w);
     assert_memory_equal(first, b.out[3], 20000);
-    free(first);
     drop(&w, &b);
     world_destroy(&w);
 }
@@ -440,9 +441,7 @@ static void a_cut_link_ends_at_the_deadline_with_the_rank(void **state)
     make(&w, 3, 1e9);
     fill(&w, &b, SPR_FP32, 100000, 100000, 1);
     spr_sim_cut(w.sim, 0, 2);
-    for (int r = 0; r < 3; r++)
-        spr_iallreduce(w.comms[r], b.in[r], b.out[r], 100000, SPR_FP32, SPR_SUM, &options,
-                       &w.requests[r]);
+    post_sums(&w, &b, 100000, &options);
     assert_true(world_run(&w, LIMIT_NS));
     for (int r = 0; r < 3; r++)
         assert_int_equal(w.results[r], SPR_ERR_DEADLINE);
@@ -461,9 +460,7 @@ static void a_flipped_bit_is_caught(void **state)
         make(&w, 3, 1e9);
         fill(&w, &b, SPR_FP32, 100000, 100000, 1);
         spr_sim_corrupt(w.sim, 1, 2, nth);
-        for (int r = 0; r < 3; r++)
-            spr_iallreduce(w.comms[r], b.in[r], b.out[r], 100000, SPR_FP32, SPR_SUM, NULL,
-                           &w.requests[r]);
+        post_sums(&w, &b, 100000, NULL);
         assert_true(world_run(&w, LIMIT_NS));
         for (int r = 0; r < 3; r++) {
             if (w.results[r] != SPR_OK && !strstr(spr_last_error(w.comms[r]), "rank 1"))
