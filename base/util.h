@@ -18,6 +18,8 @@ static inline size_t spr_min_size(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t spr_max_size(size_t a, size_t b) { return a > b ? a : b; }
 static inline uint64_t spr_min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline size_t spr_div_ceil(size_t a, size_t b) { return (a + b - 1) / b; }
+/* Behind a noun: "1 rank", "2 ranks". */
+static inline const char *spr_plural(uint64_t count) { return count == 1 ? "" : "s"; }
 /* alignment is a power of two */
 static inline size_t spr_align_up(size_t a, size_t alignment)
 {

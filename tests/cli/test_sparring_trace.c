@@ -281,6 +281,8 @@ static void a_job_that_hangs_is_explained(void **state)
         assert_has(error, "late in compute: it had not posted allreduce #12");
         assert_has(error, "in which 2 ranks waited ");
     }
+    assert_int_equal(run("$RUN -n 2 --timeout 4 -- $SELF rank sleep at 1"), 124);
+    assert_has(error, "in which 1 rank waited ");
     /* One that is well and is interrupted leaves nothing. */
     assert_int_equal(run("rm -r $DIR/*; timeout -s INT 2 $RUN -n 3 -- $SELF rank rest at 1"), 124);
     assert_int_equal(entries(dir), 0);
@@ -317,7 +319,7 @@ static void a_named_directory_is_kept(void **state)
     /* The next job takes the files over; those of ranks that it has not are no part of it. */
     assert_int_equal(run("$RUN -n 2 --trace-dir $DIR/kept -- $SELF rank none at 0"), 0);
     assert_int_equal(run("$TRACE verdict $DIR/kept"), 0);
-    assert_has(output, "1 files of other communicators were left out");
+    assert_has(output, "1 file of other communicators left out");
 }
 
 static void bad_input_gets_one_line(void **state)

@@ -55,7 +55,7 @@ chosen=${chosen//(/\\(}
 shows "a job uses what it shows" "verbs: ${chosen//)/\\)}"
 
 doctor 0
-shows "all is well" '^# 0 problems, 0 advices'
+shows "all is well" '^# 0 problems, 0 pieces of advice'
 shows "no firewall" '^firewall +ok: '
 
 doctor 1 $poor --poor nobody
@@ -76,6 +76,7 @@ shows "a device that is not there" '^rdma-port +problem: .*mlx5_0'
 ip link set eth0 mtu 1500
 doctor 0
 ip link set eth0 mtu 9000
+shows "small packets are one piece of advice" '^# 0 problems, 1 piece of advice'
 shows "small packets" '^rdma-mtu +advice: rxe0 port 1 sends packets of 1024 bytes'
 
 ip link set eth0 down

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/util.h"
 #include "tools/info/firewall.h"
 
 #define SYSFS "/sys/class/infiniband"
@@ -50,7 +51,7 @@ static void check_devices(const struct report *r, bool asked, int devices, struc
         if (asked)
             doctor_remedy(one, "apt-get install libibverbs-dev, and configure --with-verbs");
     } else if (devices) {
-        doctor_add(f, "rdma", FINDING_OK, "%d device%s", devices, devices == 1 ? "" : "s");
+        doctor_add(f, "rdma", FINDING_OK, "%d device%s", devices, spr_plural((uint64_t)devices));
     } else {
         one = doctor_add(f, "rdma", asked ? FINDING_PROBLEM : FINDING_NONE,
                          "this host has no RDMA device");

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "base/util.h"
 #include "tools/info/report.h"
 
 /* "memlock            8 MiB": an empty name goes on with the one before. */
@@ -126,13 +127,14 @@ static void print_port(const struct rdma_port *p, FILE *out)
             p->max_mtu_bytes);
     if (p->speed_gbit > 0)
         fprintf(out, ", %g Gb/s", p->speed_gbit);
-    fprintf(out, ", messages up to %s, LID %u, %u pkeys%s%s%s%s\n",
-            size(p->max_message_bytes, "?", most), p->lid, p->pkeys,
+    fprintf(out, ", messages up to %s, LID %u, %u pkey%s%s%s%s%s\n",
+            size(p->max_message_bytes, "?", most), p->lid, p->pkeys, spr_plural(p->pkeys),
             p->interface[0] ? ", over " : "", p->interface, p->why_not[0] ? ": " : "", p->why_not);
     for (int i = 0; i < p->gid_count; i++)
         print_gid(&p->gids[i], out);
     if (p->gid_total > p->gid_count)
-        fprintf(out, "    ... and %d GIDs more\n", p->gid_total - p->gid_count);
+        fprintf(out, "    ... and %d GID%s more\n", p->gid_total - p->gid_count,
+                spr_plural((uint64_t)(p->gid_total - p->gid_count)));
 }
 
 static void print_device(const struct rdma_device *d, FILE *out)
@@ -198,7 +200,8 @@ static void print_choice(const struct info_choice *c, FILE *out)
     if (c->error[0])
         row(out, "error", "%s", c->error);
     if (c->in_job)
-        fprintf(out, "# what links the %d ranks of this job\n", c->size);
+        fprintf(out, "# what links the %d rank%s of this job\n", c->size,
+                spr_plural((uint64_t)c->size));
     else
         fprintf(out, "# what would link two ranks of a job that has a secret\n");
     for (size_t i = 0; i < c->pair_count; i++) {
@@ -232,7 +235,7 @@ const char *const finding_words[] = {"ok", "does not apply", "advice", "problem"
 
 int text_doctor(const struct report *r, FILE *out)
 {
-    int problems = 0, advices = 0;
+    int problems = 0, advice = 0;
 
     for (int i = 0; i < r->doctor_count; i++) {
         const struct findings *f = &r->doctor[i];
@@ -240,7 +243,7 @@ int text_doctor(const struct report *r, FILE *out)
             const struct finding *one = &f->all[k];
             bool good = one->state == FINDING_OK || one->state == FINDING_NONE;
             problems += one->state == FINDING_PROBLEM;
-            advices += one->state == FINDING_ADVICE;
+            advice += one->state == FINDING_ADVICE;
             /* Of a job only what is wrong: the rest is the same on all hosts. */
             if (good && r->doctor_count > 1)
                 continue;
@@ -252,8 +255,8 @@ int text_doctor(const struct report *r, FILE *out)
         }
     }
     if (r->doctor_count > 1)
-        fprintf(out, "# %d ranks: %d problems, %d advices\n", r->doctor_count, problems, advices);
-    else
-        fprintf(out, "# %d problems, %d advices\n", problems, advices);
+        fprintf(out, "# %d ranks: ", r->doctor_count);
+    fprintf(out, "%s%d problem%s, %d piece%s of advice\n", r->doctor_count > 1 ? "" : "# ",
+            problems, spr_plural((uint64_t)problems), advice, spr_plural((uint64_t)advice));
     return problems;
 }

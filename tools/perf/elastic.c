@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/util.h"
 
 enum { ITERATIONS = 100, PERIOD = 13 };
 
@@ -184,9 +185,11 @@ int elastic_run(const struct options *options)
     }
     done = enter(&e) && run(&e, &wrong);
     if (done && spr_comm_rank(e.comm) == 0)
-        printf("%" PRId64 " iterations of %zu bytes, %d ranks, %" PRId64
-               " deaths survived, %" PRId64 " wrong, %.3g s\n",
-               e.iterations, e.count * sizeof(float), spr_comm_size(e.comm), e.state.deaths, wrong,
+        printf("%" PRId64 " iteration%s of %zu bytes, %d rank%s, %" PRId64
+               " death%s survived, %" PRId64 " wrong, %.3g s\n",
+               e.iterations, spr_plural((uint64_t)e.iterations), e.count * sizeof(float),
+               spr_comm_size(e.comm), spr_plural((uint64_t)spr_comm_size(e.comm)), e.state.deaths,
+               spr_plural((uint64_t)e.state.deaths), wrong,
                (double)(spr_monotonic_ns() - begin) * 1e-9);
     spr_comm_destroy(e.comm);
     free(e.in);

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/util.h"
+
 enum { MAX_TRIALS = 32 };
 
 /* The trials of one size and density, and what they share. */
@@ -189,11 +191,11 @@ bool sweep(struct job *job, struct report *report)
         if (trace_open(&trace, options->trace_directory, &error) != SPR_OK)
             done = job_fail(job, "%s", error.text);
         else if (trace.ranks < (uint32_t)job->size)
-            done = job_fail(job, "%s is a trace of %u ranks, not of %d", trace.directory,
-                            trace.ranks, job->size);
+            done = job_fail(job, "%s is a trace of %u rank%s, not of %d", trace.directory,
+                            trace.ranks, spr_plural(trace.ranks), job->size);
         else if (most > trace.elements)
-            done = job_fail(job, "%s has %zu elements, not %zu", trace.directory, trace.elements,
-                            most);
+            done = job_fail(job, "%s has %zu element%s, not %zu", trace.directory, trace.elements,
+                            spr_plural(trace.elements), most);
     }
     if (done) {
         report_header(job);

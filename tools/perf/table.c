@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/util.h"
 #include "tools/perf/report.h"
 
 struct rates rates_of(const struct trial *trial)
@@ -105,8 +106,9 @@ void report_header(struct job *job)
     if (job->table == NULL)
         return;
     job_comment(job, "sparring-perf %s: %s, %d rank%s on %d host%s, transport %s, seed %" PRIu64,
-                spr_version(), kind_names[options->kind], job->size, job->size == 1 ? "" : "s",
-                job->hosts, job->hosts == 1 ? "" : "s", job->transport, options->seed);
+                spr_version(), kind_names[options->kind], job->size,
+                spr_plural((uint64_t)job->size), job->hosts, spr_plural((uint64_t)job->hosts),
+                job->transport, options->seed);
     if (options->kind == KIND_SPARSE || options->kind == KIND_COMPRESSED)
         job_comment(job, "pattern %s, overlap %.4g%%%s%s", pattern_name(options),
                     100 * options->overlap, options->kind == KIND_COMPRESSED ? ", codec " : "",

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/util.h"
 #include "tools/trace/places.h"
 
 enum { LONG_NS = 1000000000 };
@@ -208,12 +209,12 @@ static void tell_late(const struct verdict *v, int rank, int waiting)
     trace_operation_name(s->set, s->front, name, sizeof name);
     if (process_of(s, rank) == PROCESS_STOPPED)
         snprintf(v->line, TRACE_TEXT_BYTES,
-                 "%s: stopped before %s: its process was stopped, %d ranks waited %.3f s", who,
-                 name, waiting, seconds(first, s->at_ns));
+                 "%s: stopped before %s: its process was stopped, %d rank%s waited %.3f s", who,
+                 name, waiting, spr_plural((uint64_t)waiting), seconds(first, s->at_ns));
     else
         snprintf(v->line, TRACE_TEXT_BYTES,
-                 "%s: late in compute: it had not posted %s, in which %d ranks waited %.3f s", who,
-                 name, waiting, seconds(first, s->at_ns));
+                 "%s: late in compute: it had not posted %s, in which %d rank%s waited %.3f s", who,
+                 name, waiting, spr_plural((uint64_t)waiting), seconds(first, s->at_ns));
     fact(v, "it was outside of operations for %.3f s", seconds(p->since_ns, s->at_ns));
 }
 
@@ -240,7 +241,8 @@ static bool slow_link(const struct verdict *v)
                  "%s: slow link in %s: rank %d to rank %d made %.3g MB/s at best, the median is "
                  "%.3g MB/s",
                  who, name, slow.from, slow.to, slow.rate / 1e6, slow.others / 1e6);
-    fact(v, "all ranks had posted it; %zu links carried payloads", slow.pairs);
+    fact(v, "all ranks had posted it; %zu link%s carried payloads", slow.pairs,
+         spr_plural(slow.pairs));
     return true;
 }
 
@@ -405,9 +407,11 @@ static void tell_all(const struct verdict *v)
     for (int r = 0; r < s->set->size && s->set->size <= 64; r++)
         tell_rank(v, r);
     if (s->set->present < s->set->size)
-        fact(v, "%d of %d ranks have left a file", s->set->present, s->set->size);
+        fact(v, "%d of %d rank%s left a file", s->set->present, s->set->size,
+             spr_plural((uint64_t)s->set->size));
     if (s->set->ignored)
-        fact(v, "%d files of other communicators were left out", s->set->ignored);
+        fact(v, "%d file%s of other communicators left out", s->set->ignored,
+             spr_plural((uint64_t)s->set->ignored));
     for (int c = CLOCK_REAL; c >= CLOCK_SAME; c--)
         if (s->set->clock_used[c]) {
             fact(v, "times: %s", clocks[c]);

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/util.h"
 #include "transport/bootstrap/ranks.h"
 
 #define MS 1000000ull
@@ -127,8 +128,8 @@ static spr_status server_explain(struct spr_root *r, char *text, size_t bytes)
     }
     who_is_missing(r, who, sizeof(who));
     if (s->refused > 0)
-        snprintf(refused, sizeof(refused), "; turned away %d connections, the last %s", s->refused,
-                 s->last_refusal);
+        snprintf(refused, sizeof(refused), "; turned away %d connection%s, the last %s", s->refused,
+                 spr_plural((uint64_t)s->refused), s->last_refusal);
     snprintf(text, bytes, "%s within %s; root %s%s", who, waited, r->place.text, refused);
     return SPR_ERR_BOOTSTRAP;
 }
