@@ -10,6 +10,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/util.h"
 #include "collectives/create.h"
 #include "collectives/membership.h"
 #include "transport/bootstrap/secret.h"
@@ -46,11 +47,28 @@ spr_status spr_growth_broadcast(struct spr_growth *g, spr_comm *comm, void *data
                                 int root)
 {
     spr_call_options call = SPR_CALL_OPTIONS_INIT;
+    spr_request *request = NULL;
     spr_status status;
 
     call.name = "grow";
-    status = spr_broadcast(comm, data, words, SPR_INT32, root, &call);
+    status = spr_ibroadcast(comm, data, words, SPR_INT32, root, &call, &request);
+    if (status == SPR_OK)
+        status = comm == g->old ? spr_growth_wait(g, &request) : spr_wait(&request, -1.0);
     return status ? spr_growth_failed(g, comm, status) : SPR_OK;
+}
+
+double spr_growth_wait_s(const struct spr_growth *g, const struct spr_options *options)
+{
+    return g->options->wait_s > 0 ? g->options->wait_s : options->init_timeout_s;
+}
+
+uint64_t spr_growth_way_in(const struct spr_growth *g, const struct spr_options *options)
+{
+    double wait_s = spr_growth_wait_s(g, options);
+
+    if (wait_s < options->init_timeout_s)
+        wait_s = options->init_timeout_s;
+    return spr_monotonic_ns() + spr_seconds_ns(wait_s * spr_time_factor());
 }
 
 /* Both sides ----------------------------------------------------------------------------------- */
@@ -112,7 +130,6 @@ static spr_status receive_ticket(struct spr_growth *g)
 static spr_status join(struct spr_growth *g, struct spr_options *options, struct spr_auth_key *key)
 {
     const spr_grow_options *o = g->options;
-    double wait_s = o->wait_s;
     char place[SPR_MEETING_PLACE_BYTES];
     uint64_t deadline;
     spr_status status = spr_comm_load_options(o->create, options, g->error);
@@ -124,8 +141,8 @@ static spr_status join(struct spr_growth *g, struct spr_options *options, struct
     if (status)
         return status;
     key->config_hash = spr_comm_config_hash(options);
-    wait_s = wait_s > 0 ? wait_s : options->init_timeout_s;
-    deadline = spr_monotonic_ns() + spr_seconds_ns(wait_s * spr_time_factor());
+    deadline =
+        spr_monotonic_ns() + spr_seconds_ns(spr_growth_wait_s(g, options) * spr_time_factor());
     status = spr_meeting_join(place, key, key->secret_bytes == 0 && !options->insecure, deadline,
                               &g->meeting, g->error);
     g->met = status == SPR_OK;
@@ -133,8 +150,7 @@ static spr_status join(struct spr_growth *g, struct spr_options *options, struct
         status = spr_bootstrap_allgather(&g->meeting, NULL, NULL, 0, deadline, g->error);
     if (status)
         return status;
-    g->deadline_ns =
-        spr_monotonic_ns() + spr_seconds_ns(options->init_timeout_s * spr_time_factor());
+    g->deadline_ns = spr_growth_way_in(g, options);
     spr_meeting_seated(&g->meeting, g->deadline_ns);
     status = receive_ticket(g);
     if (status == SPR_OK)
@@ -276,8 +292,9 @@ spr_status spr_comm_grow(spr_comm *comm, const spr_grow_options *options, spr_co
         return status;
     }
     spr_comm_announce(g.comm);
-    spr_info(SPR_SUB_INIT, "rank %d of %d (%d newcomers) in epoch %u", g.comm->rank, g.comm->size,
-             g.ticket.size - g.ticket.members, g.ticket.epoch);
+    spr_info(SPR_SUB_INIT, "rank %d of %d (%d newcomer%s) in epoch %u", g.comm->rank, g.comm->size,
+             g.ticket.size - g.ticket.members,
+             spr_plural((uint64_t)(g.ticket.size - g.ticket.members)), g.ticket.epoch);
     *grown = g.comm;
     return SPR_OK;
 }

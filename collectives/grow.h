@@ -57,6 +57,13 @@ struct spr_growth {
 /* Blocking, over either communicator; the error is that communicator's. */
 spr_status spr_growth_broadcast(struct spr_growth *g, spr_comm *comm, void *data, size_t words,
                                 int root);
+/* Wait for an operation of the old communicator; rank 0 goes on with the meeting meanwhile. */
+spr_status spr_growth_wait(struct spr_growth *g, spr_request **request);
+/* How long either side waits for the other, in seconds before the time factor: the caller's time,
+ * or the one of the start. */
+double spr_growth_wait_s(const struct spr_growth *g, const struct spr_options *options);
+/* When whoever is in must have a link to all: as long again, but not less than at the start. */
+uint64_t spr_growth_way_in(const struct spr_growth *g, const struct spr_options *options);
 /* An operation of a communicator has failed, by which that fails if it has not yet: the others hear
  * of it. The error becomes the call's. Returns status. */
 spr_status spr_growth_failed(struct spr_growth *g, spr_comm *comm, spr_status status);

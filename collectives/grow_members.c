@@ -13,6 +13,7 @@
 #include "transport/bootstrap/auth_wire.h"
 
 #define PULSE_NS 500000000ull
+#define TEND_S 0.25
 #define WORD sizeof(int32_t)
 
 /* From rank 0 to the other members. */
@@ -23,6 +24,24 @@ struct word {
     char text[480];
 };
 _Static_assert(sizeof(struct word) % WORD == 0, "sent as words");
+
+spr_status spr_growth_wait(struct spr_growth *g, spr_request **request)
+{
+    uint32_t operation = g->old->next_operation - 1;
+    char ranks[128], whom[200];
+    spr_status status;
+    int first;
+
+    while ((status = spr_wait(request, g->met ? TEND_S : -1.0)) == SPR_ERR_TIMEOUT) {
+        pthread_mutex_lock(&g->old->lock);
+        spr_channel_waiting_for(&g->old->channel, operation, ranks, sizeof ranks, &first);
+        pthread_mutex_unlock(&g->old->lock);
+        snprintf(whom, sizeof whom, "for %s%s to call spr_comm_grow",
+                 *ranks ? "rank " : "the members", ranks);
+        spr_meeting_tend(&g->meeting, whom);
+    }
+    return status;
+}
 
 static spr_status say(struct spr_growth *g, spr_status what)
 {
@@ -120,8 +139,8 @@ static spr_status meet_as_root(struct spr_growth *g)
     int newcomers = o->newcomers > 0 ? o->newcomers : 1;
     struct spr_meeting_terms terms = {g->old->size, newcomers,
                                       o->at_least > 0 ? o->at_least : newcomers};
-    double wait_s = o->wait_s > 0 ? o->wait_s : options->init_timeout_s;
-    uint64_t deadline = spr_monotonic_ns() + spr_seconds_ns(wait_s * spr_time_factor());
+    uint64_t deadline =
+        spr_monotonic_ns() + spr_seconds_ns(spr_growth_wait_s(g, options) * spr_time_factor());
     char place[SPR_MEETING_PLACE_BYTES];
     spr_status status = spr_meeting_place(o->meet, NULL, g->old->meet, place, g->error);
 
@@ -134,9 +153,7 @@ static spr_status meet_as_root(struct spr_growth *g)
         status = with_newcomers(g, NULL, NULL, 0);
     if (status)
         return status;
-    g->deadline_ns =
-        spr_monotonic_ns() + spr_seconds_ns(options->init_timeout_s * spr_time_factor());
-    spr_meeting_seated(&g->meeting, g->deadline_ns);
+    spr_meeting_seated(&g->meeting, spr_growth_way_in(g, options));
     g->ticket.epoch = g->old->channel.epoch + 1;
     g->ticket.members = g->old->size;
     g->ticket.size = (int32_t)g->meeting.size;
@@ -151,8 +168,7 @@ spr_status spr_growth_meet(struct spr_growth *g)
 
     if (g->old->rank != 0) {
         status = listen(g);
-        g->deadline_ns =
-            spr_monotonic_ns() + spr_seconds_ns(g->old->options.init_timeout_s * spr_time_factor());
+        g->deadline_ns = spr_growth_way_in(g, &g->old->options);
         return status;
     }
     status = meet_as_root(g);
@@ -161,6 +177,10 @@ spr_status spr_growth_meet(struct spr_growth *g)
     if (!spr_growth_is_sound(g->old))
         return status;
     told = say(g, status);
+    /* All members are here now. */
+    g->deadline_ns = spr_growth_way_in(g, &g->old->options);
+    if (g->met)
+        spr_meeting_seated(&g->meeting, g->deadline_ns);
     return status ? status : told;
 }
 
@@ -189,6 +209,7 @@ static spr_status among_members(struct spr_growth *g, const struct preface *pref
     size_t members = (size_t)g->old->size, stride = sizeof *preface + bytes;
     char *all = spr_calloc(members + 1, stride), *mine = all ? all + members * stride : NULL;
     spr_call_options call = SPR_CALL_OPTIONS_INIT;
+    spr_request *request = NULL;
     struct preface theirs;
     char text[256];
     spr_status status;
@@ -199,7 +220,9 @@ static spr_status among_members(struct spr_growth *g, const struct preface *pref
     if (bytes)
         memcpy(mine + sizeof *preface, part, bytes);
     call.name = "grow";
-    status = spr_allgather(g->old, mine, all, stride / WORD, SPR_INT32, &call);
+    status = spr_iallgather(g->old, mine, all, stride / WORD, SPR_INT32, &call, &request);
+    if (status == SPR_OK)
+        status = spr_growth_wait(g, &request);
     if (status)
         spr_growth_failed(g, g->old, status);
     for (size_t r = 0; r < members && status == SPR_OK; r++) {

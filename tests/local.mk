@@ -47,9 +47,11 @@ test_programs += \
 	tests/unit/test_secret \
 	tests/multi/test_bootstrap \
 	tests/multi/test_bootstrap_faults \
-	tests/multi/test_bootstrap_mpirun
+	tests/multi/test_bootstrap_mpirun \
+	tests/multi/test_meeting
 tests_multi_test_bootstrap_SOURCES = tests/multi/test_bootstrap.c $(bootstrap_ranks)
 tests_multi_test_bootstrap_faults_SOURCES = tests/multi/test_bootstrap_faults.c $(bootstrap_ranks)
+tests_multi_test_meeting_SOURCES = tests/multi/test_meeting.c $(bootstrap_ranks)
 
 # TCP: the frame state machine, and both twins.
 test_programs += \

@@ -124,7 +124,7 @@ typedef struct spr_grow_options {
      * else where the ranks of the job met at its start (SPARRING_ROOT or SPARRING_FILE). */
     const char *meet;
     /* How long newcomers are waited for, or look for the members; 0: init_timeout_s. What follows
-     * has the deadline init_timeout_s. */
+     * - members that have not called yet come, links are made - has the longer of the two. */
     double wait_s;
     /* Members; those of rank 0 count: */
     int newcomers; /* how many are awaited; 0: 1 */

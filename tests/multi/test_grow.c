@@ -10,10 +10,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/util.h"
 #include "tests/multi/grow.h"
 
@@ -110,6 +112,88 @@ static void a_newcomer_dies_while_it_waits(void **state)
     for (int i = 0; i < 2; i++)
         assert_int_equal(grow_end_of(pids[i]), 0);
     job_expect_success(&job, GROW_SECONDS);
+}
+
+/* ---- Members that have to compute yet ---- */
+
+struct lateness {
+    long ms; /* of the members above 0 */
+    bool comes_to_nothing;
+};
+
+static void come_late(struct job *job, int rank, spr_comm *comm)
+{
+    const struct lateness *late = job->arg;
+    spr_grow_options options = grow_options();
+    spr_comm *grown = NULL;
+
+    grow_check_sums(comm);
+    grow_meet(job, 0, 3);
+    if (rank > 0)
+        job_pause_ms((long)((double)late->ms * spr_time_factor()));
+    if (!late->comes_to_nothing) {
+        grow_leave(comm, grow_members(comm, &options));
+    } else {
+        options.wait_s = 0.2;
+        RANK_CHECK(spr_comm_grow(comm, &options, &grown) != SPR_OK);
+        grow_check_sums(comm);
+    }
+}
+
+/* The time that the caller gives counts, also where the job's own is shorter. */
+static void a_newcomer_waits_as_long_as_it_is_told(void **state)
+{
+    struct newcomer how = {.transports = "epoll", .expected_size = 3, .wait_s = 20};
+    struct lateness late = {.ms = 3500};
+    struct job job;
+    pid_t pid;
+
+    (void)state;
+    setenv("SPARRING_INIT_TIMEOUT", "2s", 1);
+    grow_choose_place();
+    job_start(&job, 2, "epoll", come_late, &late);
+    pid = grow_start(&how);
+    grow_meet(&job, 0, 3);
+    assert_int_equal(grow_end_of(pid), 0);
+    job_expect_success(&job, GROW_SECONDS);
+    unsetenv("SPARRING_INIT_TIMEOUT");
+}
+
+static void wait_in_vain(void *arg)
+{
+    spr_grow_options options = grow_options();
+    spr_comm_options create = SPR_COMM_OPTIONS_INIT;
+    spr_comm *comm = NULL;
+
+    (void)arg;
+    create.transports = "epoll";
+    create.secret = job_secret;
+    create.secret_bytes = job_secret ? strlen(job_secret) + 1 : 0;
+    options.create = &create;
+    options.wait_s = 2;
+    RANK_CHECK(spr_comm_grow(NULL, &options, &comm) == SPR_ERR_BOOTSTRAP && !comm);
+    if (!strstr(spr_last_error(NULL), "still waits") ||
+        !strstr(spr_last_error(NULL), "for rank 1 to call spr_comm_grow")) {
+        fprintf(stderr, "newcomer: %s\n", spr_last_error(NULL));
+        _exit(1);
+    }
+}
+
+static void a_newcomer_says_for_which_member_it_has_waited(void **state)
+{
+    struct lateness late = {.ms = 6000, .comes_to_nothing = true};
+    struct job job;
+    pid_t pid;
+
+    (void)state;
+    setenv("SPARRING_INIT_TIMEOUT", "2s", 1);
+    grow_choose_place();
+    job_start(&job, 2, "epoll", come_late, &late);
+    pid = grow_fork(wait_in_vain, NULL);
+    grow_meet(&job, 0, 3);
+    assert_int_equal(grow_end_of(pid), 0);
+    job_expect_success(&job, GROW_SECONDS);
+    unsetenv("SPARRING_INIT_TIMEOUT");
 }
 
 /* ---- Deaths, and restarts ---- */
@@ -231,8 +315,12 @@ static void the_dead_are_replaced(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(newcomers_are_taken_in), cmocka_unit_test(a_large_state_is_handed_over),
-        cmocka_unit_test(fewer_may_do),           cmocka_unit_test(a_newcomer_dies_while_it_waits),
+        cmocka_unit_test(newcomers_are_taken_in),
+        cmocka_unit_test(a_large_state_is_handed_over),
+        cmocka_unit_test(fewer_may_do),
+        cmocka_unit_test(a_newcomer_dies_while_it_waits),
+        cmocka_unit_test(a_newcomer_waits_as_long_as_it_is_told),
+        cmocka_unit_test(a_newcomer_says_for_which_member_it_has_waited),
         cmocka_unit_test(the_dead_are_replaced),
     };
 

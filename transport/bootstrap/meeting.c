@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "transport/bootstrap/meeting.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,10 +139,14 @@ static spr_status look_for_newcomers(struct spr_root *r)
 
     for (int rank = r->first; rank < r->size; rank++) {
         const struct spr_root_conn *c = r->server.conns[rank];
+        ssize_t n = c ? recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) : 1;
 
-        if (c && recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+        if (n == 0)
             spr_root_server_fail(r, SPR_ERR_RANK_LOST, rank,
                                  "rank %d, a newcomer, ended its connection: it died", rank);
+        else if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
+            spr_root_server_fail(r, SPR_ERR_RANK_LOST, rank, "rank %d, a newcomer, was lost: %m",
+                                 rank);
     }
     return r->error.status;
 }
@@ -153,6 +158,23 @@ spr_status spr_meeting_look(const spr_bootstrap *boot, struct spr_error *error)
         r->side == &spr_root_client_side ? spr_root_client_look(r) : look_for_newcomers(r);
 
     return status ? spr_error_set(error, status, r->error.rank, "%s", r->error.text) : SPR_OK;
+}
+
+void spr_meeting_tend(spr_bootstrap *boot, const char *whom)
+{
+    struct spr_root *r = spr_root_of(boot);
+
+    if (r->active)
+        (void)r->side->step(r); /* the outcome is that of the next test */
+    for (int rank = r->first; rank < r->size && r->error.status == SPR_OK; rank++) {
+        struct spr_root_conn *c = r->server.conns[rank];
+
+        if (!c || !c->contributed)
+            continue;
+        if (spr_root_conn_idle(c))
+            spr_root_conn_send_text(c, SPR_ROOT_NOTE, SPR_IN_PROGRESS, -1, whom);
+        (void)spr_root_conn_flush(c);
+    }
 }
 
 void spr_meeting_refuse(spr_bootstrap *boot, spr_status status, int rank, const char *text)

@@ -49,6 +49,9 @@ void spr_meeting_seated(spr_bootstrap *boot, uint64_t deadline_ns);
 /* Between the exchanges, while links are made: an error when rank 0 has given up or is gone, or,
  * at rank 0, a newcomer is. */
 spr_status spr_meeting_look(const spr_bootstrap *boot, struct spr_error *error);
+/* Rank 0, while it waits for members, now and then: newcomers are let in, and those who are there
+ * are told for whom. */
+void spr_meeting_tend(spr_bootstrap *boot, const char *whom);
 /* Rank 0: when it is closed, the newcomers are told this. The first text stays. */
 void spr_meeting_refuse(spr_bootstrap *boot, spr_status status, int rank, const char *text);
 

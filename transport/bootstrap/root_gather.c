@@ -165,7 +165,8 @@ void spr_root_gather_begin(struct spr_root *r)
         if (!c)
             continue;
         c->contributed = c->delivered = false;
-        memset(&c->tx, 0, sizeof(c->tx));
+        if (spr_root_conn_idle(c)) /* else: a note, before the result */
+            memset(&c->tx, 0, sizeof(c->tx));
         spr_root_watch(r, c, EPOLLIN | EPOLLRDHUP);
     }
 }
