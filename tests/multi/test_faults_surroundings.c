@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Hostile surroundings: ranks that are stopped and continued, a storm of signals, forks in the
- * middle, little lockable memory, no /dev/shm. The results are the right ones all the same.
+ * Hostile surroundings: ranks that are stopped and continued, a storm of signals, little lockable
+ * memory, no /dev/shm. The results are the right ones all the same.
  */
 #include <errno.h>
 #include <grp.h>
@@ -144,44 +144,6 @@ static void signals_change_nothing(void **state)
     job_prepare = NULL;
 }
 
-/* Fork ----------------------------------------------------------------------------------------- */
-
-static void run_forks(struct job *job, int rank, spr_comm *comm)
-{
-    enum { N = 100000 };
-    static float x[N];
-    int forks = *(const int *)job->arg;
-
-    for (int i = 0; i < forks; i++) {
-        spr_request *request = NULL;
-        int status = 0;
-        x[N - 1] = (float)i;
-        RANK_CHECK(spr_iallreduce(comm, x, x, N, SPR_FP32, SPR_MAX, NULL, &request) == SPR_OK);
-        if (rank == i % 2) {
-            pid_t child = fork();
-            if (child == 0)
-                _exit(spr_barrier(comm, NULL) == SPR_ERR_FORKED &&
-                              spr_wait(&request, -1) == SPR_ERR_FORKED
-                          ? 0
-                          : 1);
-            RANK_CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
-        }
-        RANK_CHECK(spr_wait(&request, -1) == SPR_OK && x[N - 1] == (float)i);
-    }
-}
-
-static void forks_in_the_middle_leave_the_parent_intact(void **state)
-{
-    int forks = fault_repeats(67, 3334);
-
-    (void)state;
-    for (size_t t = 0; t < job_transport_count; t++) {
-        struct job job;
-        job_start(&job, 2, job_transports[t], run_forks, &forks);
-        job_expect_success(&job, SECONDS);
-    }
-}
-
 /* Rights and limits ---------------------------------------------------------------------------- */
 
 /* Root is not bound by the limit of locked memory. */
@@ -262,7 +224,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_that_was_stopped_goes_on_with_right_results),
         cmocka_unit_test(signals_change_nothing),
-        cmocka_unit_test(forks_in_the_middle_leave_the_parent_intact),
         cmocka_unit_test(little_lockable_memory_is_enough),
         cmocka_unit_test(shared_memory_needs_no_dev_shm),
     };

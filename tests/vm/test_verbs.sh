@@ -39,6 +39,8 @@ says_why_not() {
 for test in transport_tcp transport_tcp_door matrix sendrecv job; do
     check "test_$test over verbs" tests/run-test "tests/multi/test_$test"
 done
+check "100 forks in the middle of collectives" \
+    env SPARRING_TEST_SCALE=0.01 tests/run-test tests/multi/test_forks
 check "without locked memory another transport is used" falls_back
 check "without locked memory verbs alone says why not" says_why_not
 check "no receiver was not ready" grep -qx 0 $counters/send_rnr_err

@@ -271,12 +271,20 @@ static void try_device(struct search *s, struct ibv_device *device)
         verbs_device_close(&d);
 }
 
-/* A child must not share pages with a device. Kernels from 5.12 on copy them at fork by themselves.
- */
+/* Parent and child share all pages at first, and who writes gets a copy: the device would go on
+ * with what has become the child's. Kernels from 5.12 on give the child its copies at once; before,
+ * such pages can be kept from it. */
 static void prepare_fork(void)
 {
-    if (ibv_is_fork_initialized() == IBV_FORK_DISABLED && ibv_fork_init())
-        spr_debug(SPR_SUB_NET, "verbs: no protection of registered memory in forked children");
+    static bool told;
+    int error = ibv_is_fork_initialized() == IBV_FORK_DISABLED ? ibv_fork_init() : 0;
+
+    if (error && !told)
+        spr_warn(
+            SPR_SUB_NET,
+            "verbs: fork() would let results go astray: ibv_fork_init: %s; Linux 5.12 needs none",
+            strerrordesc_np(error));
+    told |= error;
 }
 
 static spr_status none_found(const struct search *s, struct spr_error *error)
