@@ -68,5 +68,7 @@ const struct spr_opt spr_options_table[] = {
     {"verbs_sl", "0", "service level of RDMA packets", SPR_OPT_INT, FIELD(verbs_sl), NULL, 0, 15},
     {"verbs_pkey", "0", "index of the partition key", SPR_OPT_INT, FIELD(verbs_pkey), NULL, 0,
      65535},
+    {"verbs_odp", "no", "do not pin buckets, where the RDMA device can page on demand",
+     SPR_OPT_BOOL, FIELD(verbs_odp), NULL, 0, 0},
 };
 const size_t spr_options_count = SPR_ARRAY_LEN(spr_options_table);

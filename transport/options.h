@@ -37,6 +37,7 @@ struct spr_options {
     int verbs_sl, verbs_traffic_class;
     int verbs_timeout; /* of an acknowledgement: 4.096 us * 2^n */
     int verbs_retry;   /* how often */
+    bool verbs_odp;    /* on-demand paging */
     size_t shm_slots;  /* 272 KiB slots per rank beyond one per peer */
 };
 

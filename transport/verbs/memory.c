@@ -199,13 +199,53 @@ static size_t first_after(const struct verbs_transport *t, uintptr_t address)
     return low;
 }
 
+/* What the device must do with pages that are not there: read them for a write of ours, and write
+ * them for one of the peer. */
+static bool pages_on_demand(const struct verbs_device *d)
+{
+    struct ibv_device_attr_ex attr = {0};
+
+    return !ibv_query_device_ex(d->context, NULL, &attr) &&
+           (attr.odp_caps.general_caps & IBV_ODP_SUPPORT) &&
+           (attr.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_WRITE);
+}
+
+/* Asked once, when there is the first bucket. */
+static unsigned on_demand(struct verbs_transport *t)
+{
+    if (!t->tcp.base.params.options->verbs_odp)
+        return 0;
+    if (!t->asked_on_demand) {
+        t->asked_on_demand = true;
+        t->on_demand = pages_on_demand(&t->device);
+        if (!t->on_demand)
+            spr_warn(SPR_SUB_MEM, "VERBS_ODP: %s does not page on demand; buckets are pinned",
+                     t->device.name);
+    }
+    return t->on_demand ? IBV_ACCESS_ON_DEMAND : 0;
+}
+
+static struct ibv_mr *register_bucket(struct verbs_transport *t, const struct verbs_region *r,
+                                      struct spr_error *why)
+{
+    unsigned access = IBV_ACCESS_LOCAL_WRITE, paged = on_demand(t);
+    struct ibv_mr *mr = verbs_register(t, r->memory, r->bytes, access | paged, why);
+
+    if (mr || !paged)
+        return mr;
+    spr_warn(SPR_SUB_MEM, "VERBS_ODP: %s; buckets are pinned", why->text);
+    t->on_demand = false;
+    spr_error_clear(why);
+    return verbs_register(t, r->memory, r->bytes, access, why);
+}
+
 static void register_region(struct verbs_transport *t, struct verbs_region *r)
 {
     struct spr_error why = {0};
 
     if (r->mr || r->refused)
         return;
-    r->mr = verbs_register(t, r->memory, r->bytes, IBV_ACCESS_LOCAL_WRITE, &why);
+    r->mr = register_bucket(t, r, &why);
     r->refused = !r->mr;
     if (r->refused && !t->told_refused)
         spr_warn(SPR_SUB_MEM, "%s; buckets are copied", why.text);

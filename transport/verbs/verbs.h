@@ -141,6 +141,7 @@ struct verbs_transport {
     struct verbs_region *regions; /* by address */
     size_t region_count, region_capacity;
     bool told_refused;
+    bool asked_on_demand, on_demand; /* buckets need not be pinned */
     uint32_t link_count, unfinished; /* links; those that are not up yet, or ending */
     size_t under_way;                /* send work requests */
     int gone;                        /* links with an end of file that is not told yet */
