@@ -27,7 +27,8 @@
     X(last_reduce_scatter_ns)                                                                      \
     X(last_allgather_ns)                                                                           \
     X(last_total_ns)                                                                               \
-    X(last_union)
+    X(last_union)                                                                                  \
+    X(placed_sends)
 
 struct spr_counters {
 #define X(name) uint64_t name;

@@ -146,8 +146,8 @@ static void meet(struct end *e, struct board *b)
     e->link->channel = e;
     while (!e->up)
         (void)e->t->ops->progress(e->t);
-    (void)e->t->ops->mem_register(e->t, e->out, SPR_FRAME_MAX_PAYLOAD);
-    (void)e->t->ops->mem_register(e->t, e->in, SPR_FRAME_MAX_PAYLOAD);
+    (void)e->t->ops->mem_register(e->t, e->out, SPR_FRAME_MAX_PAYLOAD, false);
+    (void)e->t->ops->mem_register(e->t, e->in, SPR_FRAME_MAX_PAYLOAD, true);
 }
 
 static void send_one(struct end *e, uint32_t bytes)

@@ -65,10 +65,11 @@ static void on_note(void *ctx, int peer, const struct spr_frame *f, const void *
         spr_dispute_note(ctx, peer, f, data);
 }
 
-/* Encoders write where the transports send from. */
+/* Encoders write where the transports send from. What is received there is checked, and then used:
+ * it is no place for peers to write. */
 static void on_buffers(void *ctx, void *memory, size_t bytes)
 {
-    spr_comm_offer_memory(ctx, memory, bytes);
+    spr_comm_offer_memory(ctx, memory, bytes, false);
 }
 
 struct spr_transport_params spr_comm_transport_params(spr_comm *comm)
@@ -218,6 +219,8 @@ static void check_timers(spr_comm *comm)
         spr_comm_check_deadlines(comm, now);
     else if (now >= comm->grace_ns && !comm->channel.settled && !comm->channel.dead)
         spr_channel_settle(&comm->channel);
+    if (comm->error.status && now >= comm->recall_ns && spr_channel_recalls(&comm->channel))
+        spr_channel_cut_silent(&comm->channel);
     if (comm->leave_ns && now >= comm->leave_ns) {
         comm->leave_ns = 0;
         spr_channel_cut_gone(&comm->channel);
@@ -284,6 +287,8 @@ static uint64_t next_timer(const spr_comm *comm)
         wake = spr_min_u64(comm->grace_ns, spr_now_ns(comm->clock) + TIMER_NS);
     else if (comm->error.status && !comm->channel.dead && !comm->channel.settled)
         wake = comm->grace_ns;
+    if (comm->error.status && spr_channel_recalls(&comm->channel))
+        wake = spr_min_u64(wake, comm->recall_ns);
     if (comm->leave_ns)
         wake = spr_min_u64(wake, comm->leave_ns);
     spr_list_for_each(it, &comm->running)

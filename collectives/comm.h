@@ -102,7 +102,8 @@ struct spr_comm {
     struct spr_error error; /* why it was revoked */
     bool cause_told;        /* ... and a call of the user has returned that */
     uint64_t leave_ns;      /* when the links of ranks that were left behind are cut; 0: none */
-    uint64_t grace_ns; /* after a failure: until then ABORT frames may still leave; 0 = healthy */
+    uint64_t grace_ns;  /* after a failure: until then ABORT frames may still leave; 0 = healthy */
+    uint64_t recall_ns; /* ... until then peers may say that they write nothing any more */
 };
 
 /* An empty communicator of given rank and size, linked to nobody but itself. Used by
@@ -141,7 +142,7 @@ void spr_record_open(spr_comm *comm);
 void spr_record_post(const spr_request *rq);
 /* Tell the transports of memory that messages come from and go to; one that refuses uses it
  * unregistered. Under the lock. */
-void spr_comm_offer_memory(spr_comm *comm, void *memory, size_t bytes);
+void spr_comm_offer_memory(spr_comm *comm, void *memory, size_t bytes, bool writable);
 /* Name of the host of a rank, "" when unknown. */
 const char *spr_comm_host(const spr_comm *comm, int rank);
 

@@ -107,6 +107,8 @@ static void fail(spr_comm *comm, const spr_request *failed, spr_status status, i
     spr_trace_fail(comm->trace, comm->error.text);
     dump_trace(comm);
     comm->grace_ns = spr_now_ns(comm->clock) + (uint64_t)((double)GRACE_NS * spr_time_factor());
+    comm->recall_ns =
+        spr_now_ns(comm->clock) + spr_seconds_ns(comm->options.expel_s * spr_time_factor());
     comm->next_timer_ns = 0;
     spr_channel_stop(&comm->channel, status, blamed, told_by >= 0 ? text : comm->error.text);
     spr_list_for_each_safe(it, next, &comm->running)

@@ -58,10 +58,10 @@ spr_status spr_comm_arm(spr_comm *comm)
 
 /* Memory --------------------------------------------------------------------------------------- */
 
-void spr_comm_offer_memory(spr_comm *comm, void *memory, size_t bytes)
+void spr_comm_offer_memory(spr_comm *comm, void *memory, size_t bytes, bool writable)
 {
     for (int i = 0; i < comm->transport_count; i++)
-        (void)comm->transports[i]->ops->mem_register(comm->transports[i], memory, bytes);
+        (void)comm->transports[i]->ops->mem_register(comm->transports[i], memory, bytes, writable);
 }
 
 static void withdraw(spr_comm *comm, void *memory, size_t bytes)
@@ -89,7 +89,7 @@ spr_status spr_mem_alloc(spr_comm *comm, size_t bytes, void **memory)
     status = spr_memory_alloc(&comm->memory, bytes, &range, spr_thread_error());
     if (status == SPR_OK) {
         *memory = range->base;
-        spr_comm_offer_memory(comm, range->base, bytes);
+        spr_comm_offer_memory(comm, range->base, bytes, true);
     }
     pthread_mutex_unlock(&comm->lock);
     return status;
@@ -123,7 +123,7 @@ spr_status spr_mem_register(spr_comm *comm, void *memory, size_t bytes)
     pthread_mutex_lock(&comm->lock);
     status = spr_memory_register(&comm->memory, memory, bytes, &range, spr_thread_error());
     if (status == SPR_OK)
-        spr_comm_offer_memory(comm, memory, bytes);
+        spr_comm_offer_memory(comm, memory, bytes, true);
     pthread_mutex_unlock(&comm->lock);
     return status;
 }

@@ -35,6 +35,7 @@ spr_status spr_channel_init(struct spr_channel *ch, int rank, int size, uint32_t
         p->rank = r;
         spr_list_init(&p->waiting);
         spr_list_init(&p->receives);
+        spr_list_init(&p->recalled);
         spr_list_init(&p->early);
     }
     spr_pool_init(&ch->control_pool, sizeof(struct control), 16, 0);
@@ -79,7 +80,7 @@ void spr_channel_destroy(struct spr_channel *ch)
 /* A payload CRC that is not known yet is the transport's to compute, if it can. */
 static void seal(const struct spr_channel_peer *p, struct spr_tx *tx, bool crc_known)
 {
-    bool open = tx->header.flags == SPR_FRAME_CRC && !crc_known;
+    bool open = tx->header.flags & SPR_FRAME_CRC && !crc_known;
 
     tx->unsealed = open && p->link->transport->ops->seals;
     if (!open)
@@ -135,7 +136,8 @@ void spr_channel_send_control(struct spr_channel_peer *p, enum spr_frame_type ty
     hand_over(p, &c->tx, false);
 }
 
-static void send_data(struct spr_channel_peer *p, struct spr_send *s)
+/* `place`: where the peer wants it, or NULL. */
+static void send_data(struct spr_channel_peer *p, struct spr_send *s, const struct spr_place *place)
 {
     struct spr_frame *f = &s->tx.header;
 
@@ -148,6 +150,11 @@ static void send_data(struct spr_channel_peer *p, struct spr_send *s)
     f->arg = s->eager;
     f->flags = p->checksum && s->bytes ? SPR_FRAME_CRC : 0;
     f->payload_crc = f->flags && s->crc_known ? s->crc : 0;
+    if (place && s->bytes) {
+        f->flags |= SPR_FRAME_PLACED;
+        s->tx.place = *place;
+        p->channel->counters->placed_sends++;
+    }
     s->tx.data = s->data;
     spr_list_init(&s->node);
     spr_trace_add(p->channel->trace, spr_now_ns(p->channel->clock), SPR_EV_SEND, p->rank,
@@ -211,14 +218,16 @@ void spr_channel_send(struct spr_channel *ch, struct spr_send *s)
     }
     if (s->eager && eager_fits(p, s->bytes)) {
         p->eager_sent += spr_eager_cost(s->bytes);
-        send_data(p, s);
+        send_data(p, s, NULL);
         return;
     }
     grant = find_early(p, EARLY_GRANT, s->operation, s->step);
     if (grant) {
+        struct spr_place place = grant->place;
+        bool placed = grant->placed;
         spr_channel_drop_early(p, grant);
         s->eager = false;
-        send_data(p, s);
+        send_data(p, s, placed ? &place : NULL);
         return;
     }
     spr_list_push_back(&p->waiting, &s->node);
@@ -227,6 +236,32 @@ void spr_channel_send(struct spr_channel *ch, struct spr_send *s)
     if (s->eager)
         spr_channel_send_control(p, SPR_FRAME_REQUEST, s->operation, s->step, s->descriptor, 0, 0,
                                  NULL, 0);
+}
+
+/* A receive meets eager data that came before it. */
+void spr_channel_deliver_early(struct spr_channel_peer *p, struct spr_recv *r, struct early *e)
+{
+    if (e->bytes > r->capacity) {
+        spr_channel_drop_early(p, e);
+        spr_channel_fail(p, SPR_ERR_PROTO, "sent more than the plan says");
+        r->done(r, SPR_ERR_PROTO);
+        return;
+    }
+    r->bytes = e->bytes;
+    p->eager_consumed += spr_eager_cost(e->bytes);
+    if (r->into) {
+        memcpy(r->into, e->data, e->bytes);
+        r->data = r->into;
+        spr_channel_drop_early(p, e);
+    } else {
+        r->data = e->data;
+        r->token = e->data;
+        r->copied = true;
+        e->data = NULL; /* now the receive's */
+        spr_channel_drop_early(p, e);
+    }
+    spr_channel_report_credit(p);
+    r->done(r, SPR_OK);
 }
 
 void spr_channel_receive(struct spr_channel *ch, struct spr_recv *r)
@@ -240,6 +275,7 @@ void spr_channel_receive(struct spr_channel *ch, struct spr_recv *r)
     r->token = NULL;
     r->bytes = 0;
     r->copied = false;
+    r->exposed = false;
     if (!ch->status && r->eager) {
         e = find_early(p, EARLY_DATA, r->operation, r->step);
         if (e) {
@@ -257,12 +293,21 @@ void spr_channel_receive(struct spr_channel *ch, struct spr_recv *r)
     e = r->eager ? find_early(p, EARLY_REQUEST, r->operation, r->step) : NULL;
     if (e)
         spr_channel_drop_early(p, e);
-    if (e || !r->eager) {
-        spr_trace_add(ch->trace, spr_now_ns(ch->clock), SPR_EV_GRANT, p->rank,
-                      (uint64_t)r->operation << 32 | r->step, 0, 0);
-        spr_channel_send_control(p, SPR_FRAME_GRANT, r->operation, r->step, r->descriptor, 0, 0,
-                                 NULL, 0);
-    }
+    if (e || !r->eager)
+        spr_channel_send_grant(p, r);
+}
+
+void spr_channel_send_grant(struct spr_channel_peer *p, struct spr_recv *r)
+{
+    struct spr_channel *ch = p->channel;
+    struct spr_place place = {0};
+
+    if (r->into && r->capacity && p->link && !p->down && p->link->transport->ops->expose)
+        r->exposed = p->link->transport->ops->expose(p->link, r->into, r->capacity, &place);
+    spr_trace_add(ch->trace, spr_now_ns(ch->clock), SPR_EV_GRANT, p->rank,
+                  (uint64_t)r->operation << 32 | r->step, 0, 0);
+    spr_channel_send_control(p, SPR_FRAME_GRANT, r->operation, r->step, r->descriptor, 0, 0, &place,
+                             r->exposed ? sizeof place : 0);
 }
 
 void spr_channel_release(struct spr_channel *ch, struct spr_recv *r)
@@ -278,9 +323,11 @@ void spr_channel_release(struct spr_channel *ch, struct spr_recv *r)
     r->data = NULL;
 }
 
-void spr_channel_grant(struct spr_channel_peer *p, const struct spr_frame *f)
+void spr_channel_grant(struct spr_channel_peer *p, const struct spr_frame *f,
+                       const struct spr_place *place)
 {
     struct spr_list *it;
+    struct early *e;
 
     spr_list_for_each(it, &p->waiting)
     {
@@ -288,15 +335,19 @@ void spr_channel_grant(struct spr_channel_peer *p, const struct spr_frame *f)
         if (s->operation == f->operation && s->step == f->step) {
             spr_list_remove(&s->node);
             s->eager = false;
-            send_data(p, s);
+            send_data(p, s, place);
             return;
         }
     }
-    spr_channel_keep(p, EARLY_GRANT, f);
+    e = spr_channel_keep(p, EARLY_GRANT, f);
+    if (e && place) {
+        e->placed = true;
+        e->place = *place;
+    }
 }
 
 /* What the peer sent ahead for an operation is not wanted. */
-static void drop_ahead(struct spr_channel_peer *p, uint32_t operation)
+void spr_channel_drop_ahead(struct spr_channel_peer *p, uint32_t operation)
 {
     struct spr_list *it, *next;
 
@@ -327,7 +378,7 @@ void spr_channel_begin(struct spr_channel *ch, uint32_t operation, uint64_t desc
         }
         if (!differs)
             continue;
-        drop_ahead(p, operation);
+        spr_channel_drop_ahead(p, operation);
         ch->events.mismatch(ch->events.ctx, r, operation);
     }
 }
@@ -344,6 +395,7 @@ bool spr_channel_withdraw(struct spr_channel *ch, struct spr_recv *r)
 {
     struct spr_channel_peer *p = &ch->peers[r->peer];
 
+    assert(!r->exposed);
     if (p->receiving == r) {
         spr_channel_fail(p, SPR_ERR_PROTO, "sent more than it had announced");
         return false;
@@ -355,7 +407,7 @@ bool spr_channel_withdraw(struct spr_channel *ch, struct spr_recv *r)
 void spr_channel_forget(struct spr_channel *ch, uint32_t operation)
 {
     for (int r = 0; r < ch->size; r++)
-        drop_ahead(&ch->peers[r], operation);
+        spr_channel_drop_ahead(&ch->peers[r], operation);
 }
 
 void spr_channel_note(struct spr_channel *ch, int peer, enum spr_frame_type type,
@@ -365,43 +417,14 @@ void spr_channel_note(struct spr_channel *ch, int peer, enum spr_frame_type type
     spr_channel_send_control(&ch->peers[peer], type, operation, 0, 0, arg, arg64, data, bytes);
 }
 
-/* Messages of one operation that wait. */
-static void cancel_operation(struct spr_channel_peer *p, uint32_t operation, spr_status status)
-{
-    struct spr_list *it, *next;
-
-    spr_list_for_each_safe(it, next, &p->waiting)
-    {
-        struct spr_send *s = spr_list_entry(it, struct spr_send, node);
-        if (s->operation != operation)
-            continue;
-        spr_list_remove(&s->node);
-        s->done(s, status);
-    }
-    spr_list_for_each_safe(it, next, &p->receives)
-    {
-        struct spr_recv *r = spr_list_entry(it, struct spr_recv, node);
-        if (r->operation != operation)
-            continue;
-        spr_list_remove(&r->node);
-        r->done(r, status);
-    }
-}
-
-void spr_channel_reject(struct spr_channel *ch, uint32_t operation, spr_status status)
-{
-    for (int r = 0; r < ch->size; r++) {
-        cancel_operation(&ch->peers[r], operation, status);
-        drop_ahead(&ch->peers[r], operation);
-    }
-}
-
 static bool waits_for(const struct spr_channel_peer *p, uint32_t operation)
 {
     const struct spr_list *it;
     bool waits = p->receiving && p->receiving->operation == operation;
 
     spr_list_for_each(it, &p->receives) waits |=
+        spr_list_entry(it, struct spr_recv, node)->operation == operation;
+    spr_list_for_each(it, &p->recalled) waits |=
         spr_list_entry(it, struct spr_recv, node)->operation == operation;
     spr_list_for_each(it, &p->waiting) waits |=
         spr_list_entry(it, struct spr_send, node)->operation == operation;

@@ -13,6 +13,11 @@
  *   granted:  R: recv(op, step) --GRANT--> S        S: send(op, step) --DATA--> R
  *   eager:    S: send(op, step) --DATA--> R         R: delivered, or kept until recv(op, step)
  *
+ * Where a transport lets peers write each other's memory (ops->expose), the grant says where, and
+ * the data comes straight into its place ("placed"). Such a receive is not over before nothing can
+ * be written for it any more: when it is given up, the sender is asked to forget the grant (RECALL)
+ * and says that it has; or it has stopped too (ABORT, BYE), or the link is down.
+ *
  * Both sides derive from the plan whether a message is eager (`eager` below must agree).
  * Serialised by the communicator's lock. Messages complete inside the transports' progress() or,
  * when nothing has to be waited for, inside the post itself; `done` must not post (mark and
@@ -58,7 +63,9 @@ struct spr_recv {
     const void *data; /* == into, or borrowed memory until spr_channel_release */
     size_t bytes;
     void *token;
-    bool copied; /* data is in `unexpected`, private */
+    bool copied;         /* data is in `unexpected`, private */
+    bool exposed;        /* private: the peer may write it */
+    spr_status given_up; /* private: why, while it is being recalled */
     void (*done)(struct spr_recv *recv, spr_status status);
 };
 
@@ -81,6 +88,7 @@ struct spr_channel_peer {
     uint32_t tx_sequence, rx_sequence;
     struct spr_list waiting;          /* struct spr_send without grant or credit */
     struct spr_list receives;         /* struct spr_recv posted */
+    struct spr_list recalled;         /* struct spr_recv given up, which may still be written */
     struct spr_list early;            /* struct early: grants, requests, data without a partner */
     struct spr_recv *receiving;       /* its payload is arriving */
     bool dropping;                    /* the frame that is arriving has no effect */
@@ -157,7 +165,7 @@ void spr_channel_begin(struct spr_channel *ch, uint32_t operation, uint64_t desc
 void spr_channel_announce(struct spr_channel *ch, int peer, uint32_t operation,
                           uint64_t descriptor);
 /* An operation fails alone: its messages that wait are completed with `status` now, those under way
- * when they come back. */
+ * when they come back, and receives that the peer may write when it says that it will not. */
 void spr_channel_reject(struct spr_channel *ch, uint32_t operation, spr_status status);
 /* Send a frame that only carries something; at most SPR_NOTE_BYTES bytes, which are copied. */
 void spr_channel_note(struct spr_channel *ch, int peer, enum spr_frame_type type,
@@ -183,6 +191,10 @@ void spr_channel_kill(struct spr_channel *ch);
 /* Some time after stop: cut the links on which something is stuck. The others stay, for a new
  * epoch. */
 void spr_channel_settle(struct spr_channel *ch);
+/* Is there a receive that was given up, and that a peer may still write? */
+bool spr_channel_recalls(const struct spr_channel *ch);
+/* After stop: cut the links of those peers. */
+void spr_channel_cut_silent(struct spr_channel *ch);
 /* After stop, when nothing is under way any more: go on in a new epoch. rank_of[index]: the peer's
  * rank in it, or -1: not a member. */
 void spr_channel_new_epoch(struct spr_channel *ch, uint32_t epoch, const int *rank_of,

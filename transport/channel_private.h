@@ -19,13 +19,17 @@ struct early {
     uint32_t operation, step;
     uint64_t descriptor;
     size_t bytes;
-    void *data; /* EARLY_DATA: spr_malloc'ed, at least one byte */
+    void *data;  /* EARLY_DATA: spr_malloc'ed, at least one byte */
+    bool placed; /* EARLY_GRANT: `place` is set */
+    struct spr_place place;
 };
 
 /* What an eager message takes of the window. */
 static inline uint32_t spr_eager_cost(size_t bytes) { return (uint32_t)bytes + SPR_FRAME_BYTES; }
 /* A receive that is in no list meets eager data that came before it. */
 void spr_channel_deliver_early(struct spr_channel_peer *p, struct spr_recv *r, struct early *e);
+/* What the peer sent ahead for an operation is not wanted. */
+void spr_channel_drop_ahead(struct spr_channel_peer *p, uint32_t operation);
 /* Unlink and free, data included. */
 void spr_channel_drop_early(struct spr_channel_peer *p, struct early *e);
 /* Fail the communicator because of a peer. */
@@ -45,8 +49,15 @@ void spr_channel_send_control(struct spr_channel_peer *p, enum spr_frame_type ty
  * many. */
 struct early *spr_channel_keep(struct spr_channel_peer *p, enum early_kind kind,
                                const struct spr_frame *f);
-/* A GRANT frame arrived. */
-void spr_channel_grant(struct spr_channel_peer *p, const struct spr_frame *f);
+/* Allow the peer to send what this receive waits for, into its place if that is possible. */
+void spr_channel_send_grant(struct spr_channel_peer *p, struct spr_recv *r);
+/* A GRANT frame arrived; `place` may be NULL. */
+void spr_channel_grant(struct spr_channel_peer *p, const struct spr_frame *f,
+                       const struct spr_place *place);
+/* A RECALL frame arrived: the peer has given receives up; or we had, and it says that it knows. */
+void spr_channel_on_recall(struct spr_channel_peer *p, const struct spr_frame *f);
+/* Nothing that the peer was allowed to write comes any more: complete what waited for that. */
+void spr_channel_recall_over(struct spr_channel_peer *p);
 
 void spr_channel_on_up(struct spr_link *link);
 spr_status spr_channel_on_header(struct spr_link *link, const struct spr_frame *f,

@@ -132,7 +132,11 @@ static spr_status data_header(struct spr_channel_peer *p, const struct spr_frame
         return f->arg ? keep_data(p, f, rx) : SPR_ERR_PROTO;
     if (f->bytes > r->capacity)
         return SPR_ERR_PROTO;
+    /* Only what was exposed can have been written before its header came. */
+    if (f->flags & SPR_FRAME_PLACED && !r->exposed)
+        return SPR_ERR_PROTO;
     spr_list_remove(&r->node);
+    r->exposed = false;
     p->receiving = r;
     rx->sink = r->into ? SPR_SINK_INTO : SPR_SINK_BORROW;
     rx->into = r->into;
@@ -163,7 +167,9 @@ static spr_status message_header(struct spr_channel_peer *p, const struct spr_fr
         p->heard = f->operation;
     if (ch->status)
         return SPR_OK;
-    if (f->type != SPR_FRAME_DATA && f->bytes)
+    if (f->type == SPR_FRAME_GRANT && f->bytes == sizeof(struct spr_place))
+        rx->sink = SPR_SINK_BORROW;
+    else if (f->type != SPR_FRAME_DATA && f->bytes)
         return SPR_ERR_PROTO;
     if (descriptor != f->descriptor) {
         ch->events.mismatch(ch->events.ctx, (int)(p - ch->peers), f->operation);
@@ -235,6 +241,11 @@ spr_status spr_channel_on_header(struct spr_link *link, const struct spr_frame *
     p->dropping = p->gone;
     if (p->gone)
         return status;
+    if (status == SPR_OK && f->flags & SPR_FRAME_PLACED &&
+        (f->type != SPR_FRAME_DATA || f->arg || !link->transport->ops->expose)) {
+        status = SPR_ERR_PROTO;
+        why = "frame with a payload that cannot be where it says";
+    }
     if (status == SPR_OK && f->sequence != p->rx_sequence) {
         status = SPR_ERR_PROTO;
         why = "frame out of sequence";
@@ -260,6 +271,7 @@ static void on_abort(struct spr_channel_peer *p, const struct spr_frame *f, cons
     p->left = true;
     p->left_at = 0;
     p->left_epoch = ch->epoch;
+    spr_channel_recall_over(p);
     if (ch->status)
         return;
     if ((int32_t)f->arg64 >= 0 || (int32_t)f->arg64 == SPR_ERR_TIMEOUT ||
@@ -286,17 +298,22 @@ static bool is_over(struct spr_channel_peer *p, uint32_t operation)
 /* A request of the sender: grant now when the receive is posted, else when it is. */
 static void on_request(struct spr_channel_peer *p, const struct spr_frame *f)
 {
-    if (find_receive(p, f->operation, f->step))
-        spr_channel_send_control(p, SPR_FRAME_GRANT, f->operation, f->step, f->descriptor, 0, 0,
-                                 NULL, 0);
+    struct spr_recv *r = find_receive(p, f->operation, f->step);
+
+    if (r)
+        spr_channel_send_grant(p, r);
     else if (!is_over(p, f->operation))
         spr_channel_keep(p, EARLY_REQUEST, f);
 }
 
-static void on_grant(struct spr_channel_peer *p, const struct spr_frame *f)
+static void on_grant(struct spr_channel_peer *p, const struct spr_frame *f, const void *data)
 {
+    struct spr_place place;
+
+    if (data)
+        memcpy(&place, data, sizeof place);
     if (!is_over(p, f->operation))
-        spr_channel_grant(p, f);
+        spr_channel_grant(p, f, data ? &place : NULL);
 }
 
 bool spr_channel_never_comes(const struct spr_channel_peer *p, uint32_t operation)
@@ -333,34 +350,9 @@ static void on_bye(struct spr_channel_peer *p, uint32_t next_operation)
                   next_operation, 0, 0);
     p->bye = true;
     p->left_epoch = p->channel->epoch;
+    spr_channel_recall_over(p);
     if (missed(p))
         spr_channel_fail(p, SPR_ERR_RANK_LOST, "the rank has left");
-}
-
-/* A receive meets eager data that came before it. */
-void spr_channel_deliver_early(struct spr_channel_peer *p, struct spr_recv *r, struct early *e)
-{
-    if (e->bytes > r->capacity) {
-        spr_channel_drop_early(p, e);
-        spr_channel_fail(p, SPR_ERR_PROTO, "sent more than the plan says");
-        r->done(r, SPR_ERR_PROTO);
-        return;
-    }
-    r->bytes = e->bytes;
-    p->eager_consumed += spr_eager_cost(e->bytes);
-    if (r->into) {
-        memcpy(r->into, e->data, e->bytes);
-        r->data = r->into;
-        spr_channel_drop_early(p, e);
-    } else {
-        r->data = e->data;
-        r->token = e->data;
-        r->copied = true;
-        e->data = NULL; /* now the receive's */
-        spr_channel_drop_early(p, e);
-    }
-    spr_channel_report_credit(p);
-    r->done(r, SPR_OK);
 }
 
 /* While its payload arrived, its operation was posted as something else, or failed. */
@@ -429,8 +421,8 @@ static void on_control(struct spr_channel_peer *p, const struct spr_frame *f, co
         on_abort(p, f, data);
         return;
     case SPR_FRAME_GRANT:
-        if (!ch->status)
-            on_grant(p, f);
+        if (!ch->status && f->epoch == ch->epoch)
+            on_grant(p, f, data);
         return;
     case SPR_FRAME_REQUEST:
         if (!ch->status)
@@ -438,6 +430,9 @@ static void on_control(struct spr_channel_peer *p, const struct spr_frame *f, co
         return;
     case SPR_FRAME_BYE:
         on_bye(p, f->arg);
+        return;
+    case SPR_FRAME_RECALL:
+        spr_channel_on_recall(p, f);
         return;
     case SPR_FRAME_DESCRIBE:
     case SPR_FRAME_REJECT:
@@ -480,6 +475,7 @@ void spr_channel_on_down(struct spr_link *link, spr_status why, const char *text
         why = SPR_ERR_RANK_LOST;
     if (!p->gone && (!p->left || missed(p)))
         spr_channel_fail(p, why, text);
+    spr_channel_recall_over(p);
     p->receiving = NULL;
     if (p->arriving)
         spr_channel_drop_early(p, p->arriving);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * The channel's ends: stop after a failure, say goodbye, cut links, begin a new epoch with those
- * who are left.
+ * The channel's ends: give up an operation, stop after a failure, say goodbye, cut links, begin a
+ * new epoch with those who are left.
  */
 #include <assert.h>
 #include <string.h>
@@ -15,6 +15,95 @@ static bool hears(const struct spr_channel_peer *p)
            p != &p->channel->peers[p->channel->rank];
 }
 
+/* Receives given up ----------------------------------------------------------------------------
+ */
+
+/* The receive is over, unless the peer may still write it: then when it is sure that it does not.
+ * Returns whether the peer has to be asked. */
+static bool give_up(struct spr_channel_peer *p, struct spr_recv *r, spr_status status)
+{
+    spr_list_remove(&r->node);
+    if (!r->exposed || p->left || p->down) {
+        r->done(r, status);
+        return false;
+    }
+    r->given_up = status;
+    spr_list_push_back(&p->recalled, &r->node);
+    return true;
+}
+
+/* Complete those of `operation`, or all. */
+static void recall_over(struct spr_channel_peer *p, bool all, uint32_t operation)
+{
+    struct spr_list *it, *next;
+
+    spr_list_for_each_safe(it, next, &p->recalled)
+    {
+        struct spr_recv *r = spr_list_entry(it, struct spr_recv, node);
+        if (!all && r->operation != operation)
+            continue;
+        spr_list_remove(&r->node);
+        r->exposed = false;
+        r->done(r, p->channel->status ? p->channel->status : r->given_up);
+    }
+}
+
+void spr_channel_recall_over(struct spr_channel_peer *p) { recall_over(p, true, 0); }
+
+/* Frames of a link stay in order: behind the answer comes no data that the old grants allowed. */
+void spr_channel_on_recall(struct spr_channel_peer *p, const struct spr_frame *f)
+{
+    struct spr_list *it, *next;
+
+    if (f->arg) {
+        recall_over(p, false, f->operation);
+        return;
+    }
+    spr_list_for_each_safe(it, next, &p->early)
+    {
+        struct early *e = spr_list_entry(it, struct early, node);
+        if (e->kind == EARLY_GRANT && e->operation == f->operation)
+            spr_channel_drop_early(p, e);
+    }
+    spr_channel_send_control(p, SPR_FRAME_RECALL, f->operation, 0, 0, 1, 0, NULL, 0);
+}
+
+/* Messages of one operation that wait. */
+static void cancel_operation(struct spr_channel_peer *p, uint32_t operation, spr_status status)
+{
+    struct spr_list *it, *next;
+    bool ask = false;
+
+    spr_list_for_each_safe(it, next, &p->waiting)
+    {
+        struct spr_send *s = spr_list_entry(it, struct spr_send, node);
+        if (s->operation != operation)
+            continue;
+        spr_list_remove(&s->node);
+        s->done(s, status);
+    }
+    spr_list_for_each_safe(it, next, &p->receives)
+    {
+        struct spr_recv *r = spr_list_entry(it, struct spr_recv, node);
+        if (r->operation == operation)
+            ask |= give_up(p, r, status);
+    }
+    if (ask)
+        spr_channel_send_control(p, SPR_FRAME_RECALL, operation, 0, 0, 0, 0, NULL, 0);
+}
+
+void spr_channel_reject(struct spr_channel *ch, uint32_t operation, spr_status status)
+{
+    for (int r = 0; r < ch->size; r++) {
+        cancel_operation(&ch->peers[r], operation, status);
+        spr_channel_drop_ahead(&ch->peers[r], operation);
+    }
+}
+
+/* The end --------------------------------------------------------------------------------------
+ */
+
+/* What the peer may still write is over when its own ABORT comes. */
 static void cancel_waiting(struct spr_channel_peer *p, spr_status status)
 {
     while (!spr_list_empty(&p->waiting)) {
@@ -22,11 +111,8 @@ static void cancel_waiting(struct spr_channel_peer *p, spr_status status)
         spr_list_remove(&s->node);
         s->done(s, status);
     }
-    while (!spr_list_empty(&p->receives)) {
-        struct spr_recv *r = spr_list_entry(p->receives.next, struct spr_recv, node);
-        spr_list_remove(&r->node);
-        r->done(r, status);
-    }
+    while (!spr_list_empty(&p->receives))
+        (void)give_up(p, spr_list_entry(p->receives.next, struct spr_recv, node), status);
 }
 
 void spr_channel_stop(struct spr_channel *ch, spr_status status, int blamed, const char *text)
@@ -72,6 +158,7 @@ void spr_channel_cut(struct spr_channel *ch, int peer)
         p->link->transport->ops->kill(p->link);
     p->down = true;
     cancel_waiting(p, ch->status);
+    spr_channel_recall_over(p);
     p->receiving = NULL;
     if (recv)
         recv->done(recv, ch->status);
@@ -98,6 +185,26 @@ void spr_channel_settle(struct spr_channel *ch)
     }
 }
 
+bool spr_channel_recalls(const struct spr_channel *ch)
+{
+    bool any = false;
+
+    for (int r = 0; r < ch->size; r++)
+        any |= !spr_list_empty(&ch->peers[r].recalled);
+    return any;
+}
+
+void spr_channel_cut_silent(struct spr_channel *ch)
+{
+    for (int r = 0; r < ch->size; r++) {
+        struct spr_channel_peer *p = &ch->peers[r];
+        if (spr_list_empty(&p->recalled))
+            continue;
+        p->given_up = true;
+        spr_channel_cut(ch, r);
+    }
+}
+
 void spr_channel_cut_gone(struct spr_channel *ch)
 {
     for (int r = 0; r < ch->size; r++)
@@ -107,6 +214,7 @@ void spr_channel_cut_gone(struct spr_channel *ch)
 
 static void begin_epoch(struct spr_channel_peer *p, uint32_t next_operation)
 {
+    assert(spr_list_empty(&p->recalled));
     while (!spr_list_empty(&p->early))
         spr_channel_drop_early(p, spr_list_entry(p->early.next, struct early, node));
     p->left = p->left && p->left_epoch == p->channel->epoch;

@@ -18,7 +18,7 @@ void spr_frame_seal(struct spr_frame *f)
 
 void spr_frame_seal_payload(struct spr_frame *f, const void *payload)
 {
-    f->flags = SPR_FRAME_CRC;
+    f->flags |= SPR_FRAME_CRC;
     f->payload_crc = spr_crc32c_cold(0, payload, f->bytes);
     spr_frame_seal(f);
 }
@@ -35,7 +35,7 @@ spr_status spr_frame_check(const struct spr_frame *f, const char **why)
         return SPR_ERR_CORRUPT;
     } else if (f->type < SPR_FRAME_DATA || f->type >= SPR_FRAME_TYPES)
         *why = "frame of an unknown type";
-    else if (f->flags & ~SPR_FRAME_CRC)
+    else if (f->flags & ~(SPR_FRAME_CRC | SPR_FRAME_PLACED))
         *why = "frame with unknown flags";
     else if (f->bytes > SPR_FRAME_MAX_PAYLOAD)
         *why = "frame payload too long";

@@ -39,7 +39,8 @@
 
 enum spr_frame_type {
     SPR_FRAME_DATA = 1, /* a message (operation, step) */
-    SPR_FRAME_GRANT,    /* the receiver has room for message (operation, step) */
+    SPR_FRAME_GRANT,    /* the receiver has room for message (operation, step); payload = where,
+                           if the sender can write there (struct spr_place), or none */
     SPR_FRAME_CREDIT,   /* only carries "eager bytes consumed" */
     SPR_FRAME_REQUEST,  /* the sender is out of eager credit: grant (operation, step) when posted */
     SPR_FRAME_ABORT, /* the communicator failed: argument = rank to blame, arg64 = status; payload =
@@ -48,9 +49,14 @@ enum spr_frame_type {
     SPR_FRAME_DESCRIBE, /* payload: what the sender posted as `operation`, for who disagrees */
     SPR_FRAME_VIEW,     /* who is left after a failure, see collectives/membership.h */
     SPR_FRAME_REJECT, /* `operation` fails on all ranks: argument = rank to blame, payload = text */
+    SPR_FRAME_RECALL, /* argument 0: use no grant of `operation` any more; 1: from here on none is
+                       */
     SPR_FRAME_TYPES
 };
-enum { SPR_FRAME_CRC = 1 }; /* flags: the payload CRC is filled in */
+enum {
+    SPR_FRAME_CRC = 1,   /* flags: the payload CRC is filled in */
+    SPR_FRAME_PLACED = 2 /* ... the payload is where the grant said, and not behind this header */
+};
 
 struct spr_frame {
     uint32_t magic;

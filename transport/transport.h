@@ -12,6 +12,8 @@
  *   sender    send(link, tx) -> queued -> wire -> events.sent(link, tx)
  *   receiver  header complete -> events.header(link, frame, rx): checks the frame and says where
  * the payload goes -> payload complete -> events.payload(link, frame, data, token)
+ * The payload of a frame that is PLACED lies where it goes before its header is seen; rx->into is
+ * that place then.
  */
 #ifndef SPR_TRANSPORT_TRANSPORT_H
 #define SPR_TRANSPORT_TRANSPORT_H
@@ -32,6 +34,13 @@
 struct spr_transport;
 struct spr_link;
 
+/* Memory that the peer may write itself: what a grant carries. */
+#define SPR_PLACE_KEYS 4
+struct spr_place {
+    uint64_t address;
+    uint32_t keys[SPR_PLACE_KEYS]; /* as the transport wants */
+};
+
 /* A frame to send. Owned by the caller until events.sent; header sealed, data stable until then.
  * `unsealed`, only where ops->seals: the transport seals it, payload CRC included, just before its
  * first byte leaves. A checksum is cheap for data that is about to be copied anyway, and dear as a
@@ -42,6 +51,7 @@ struct spr_tx {
     const void *data; /* header.bytes bytes */
     bool failed;      /* set before events.sent when the link went down first */
     bool unsealed;
+    struct spr_place place; /* with SPR_FRAME_PLACED: where the data goes at the peer */
 };
 
 /* Where a payload goes: the answer of events.header. */
@@ -145,6 +155,9 @@ struct spr_transport_ops {
                           struct spr_link **link, struct spr_error *error);
     /* Queue a frame. Frames of a link leave in the order of these calls. */
     void (*send)(struct spr_link *link, struct spr_tx *tx);
+    /* Let the peer write here, until it has or the link is down: then frames may come that are
+     * PLACED. False: it cannot, and the memory is received into as always. NULL: never. */
+    bool (*expose)(struct spr_link *link, void *memory, size_t bytes, struct spr_place *place);
     /* Give borrowed memory back. */
     void (*release)(struct spr_link *link, void *token);
     /* Cut the link now: no further frames, no upcalls but sent() of queued tx (failed) in the next
@@ -165,8 +178,9 @@ struct spr_transport_ops {
     bool (*delivered)(const struct spr_link *link);
     /* Free everything. No upcalls. */
     void (*close)(struct spr_transport *t);
-    /* Bucket memory. May do nothing. SPR_OK or UNSUPPORTED (used unregistered). */
-    spr_status (*mem_register)(struct spr_transport *t, void *memory, size_t bytes);
+    /* Memory that frames are sent from and, `writable`, that peers may be let write (expose): the
+     * caller's buckets. May do nothing. SPR_OK or UNSUPPORTED (used unregistered). */
+    spr_status (*mem_register)(struct spr_transport *t, void *memory, size_t bytes, bool writable);
     void (*mem_deregister)(struct spr_transport *t, void *memory, size_t bytes);
 };
 

@@ -39,8 +39,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 void fuzz_seeds(void)
 {
-    static const char *const names[] = {NULL,    "data", "grant",    "credit", "request",
-                                        "abort", "bye",  "describe", "view",   "reject"};
+    static const char *const names[] = {NULL,  "data",     "grant", "credit", "request", "abort",
+                                        "bye", "describe", "view",  "reject", "recall"};
     _Static_assert(SPR_ARRAY_LEN(names) == SPR_FRAME_TYPES, "a name for each type");
     static struct fuzz_seed s;
 

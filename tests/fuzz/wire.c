@@ -300,11 +300,13 @@ static spr_status wire_arm(struct spr_transport *t)
     return SPR_OK;
 }
 
-static spr_status wire_mem_register(struct spr_transport *t, void *memory, size_t bytes)
+static spr_status wire_mem_register(struct spr_transport *t, void *memory, size_t bytes,
+                                    bool writable)
 {
     (void)t;
     (void)memory;
     (void)bytes;
+    (void)writable;
     return SPR_ERR_UNSUPPORTED;
 }
 

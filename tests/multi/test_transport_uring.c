@@ -83,8 +83,9 @@ static struct node *open_zero_copy(void **state, uint32_t frames)
     connect_nodes(n, 2);
     /* Half of the memory is registered. */
     for (int i = 0; i < NODE_WINDOW / 2; i++)
-        assert_int_equal(n[0].t->ops->mem_register(n[0].t, n[0].peers[1].data[i], NODE_MOST_BYTES),
-                         SPR_OK);
+        assert_int_equal(
+            n[0].t->ops->mem_register(n[0].t, n[0].peers[1].data[i], NODE_MOST_BYTES, false),
+            SPR_OK);
     return n;
 }
 

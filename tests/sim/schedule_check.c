@@ -17,6 +17,7 @@
  *              can be reached from one that has. A call never fails on a communicator that has not
  *              failed, and all calls made after its failure are refused with REVOKED. A call may
  *              succeed on one rank and fail on another.
+ * Quiet        What a call may write is not written any more when it is over.
  * Memory       Bytes held stay below memory_bound() at all times; afterwards nothing is left.
  */
 #include <math.h>
@@ -54,6 +55,8 @@ static bool check_deadline(struct schedule_play *play, int r, int k)
     double took = (double)(c->ended_ns - c->posted_ns) * 1e-9;
     double most = s->timeout_s + GRACE_S + SLACK_S + paused_s(s, r);
 
+    if (s->links.place)
+        most += SCHEDULE_EXPEL_S + SLACK_S;
     if (took > most * spr_time_factor())
         return schedule_fail(play, r, k, "it took %.3f s", took);
     return true;
@@ -359,6 +362,16 @@ static size_t memory_bound(const struct schedule *s)
     return ranks * rank;
 }
 
+/* Quiet. */
+static bool check_quiet(struct schedule_play *play)
+{
+    for (int r = 0; r < play->schedule.ranks; r++)
+        for (int k = 0; k < play->schedule.operations; k++)
+            if (play->call[r][k].ended && play->call[r][k].out_crc != schedule_out_crc(play, r, k))
+                return schedule_fail(play, r, k, "its memory was written after its end");
+    return true;
+}
+
 bool schedule_check(struct schedule_play *play)
 {
     size_t bytes;
@@ -368,7 +381,7 @@ bool schedule_check(struct schedule_play *play)
     for (int r = 0; r < play->schedule.ranks; r++)
         if (play->world.comms[r] && schedule_survives(play, r) && !check_blame(play, r))
             return false;
-    if (!check_uniformity(play) || !check_noticed(play))
+    if (!check_uniformity(play) || !check_noticed(play) || !check_quiet(play))
         return false;
     bytes = (size_t)(play->most_bytes - play->live_bytes);
     return bytes <= memory_bound(&play->schedule) ||

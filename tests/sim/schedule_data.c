@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tests/reference.h"
+#include "base/crc32c.h"
 #include "tests/sim/schedules.h"
 
 #define GUARD 0xee
@@ -102,6 +103,26 @@ void schedule_free(struct schedule_play *play)
             free(c->sent);
         }
     }
+}
+
+static size_t out_bytes(const struct schedule_play *play, int r, int k)
+{
+    const struct schedule_operation *o = schedule_call_of(&play->schedule, r, k);
+
+    return o->out_count * spr_dtype_size(o->dtype);
+}
+
+uint32_t schedule_out_crc(const struct schedule_play *play, int r, int k)
+{
+    return spr_crc32c(0, play->call[r][k].out, out_bytes(play, r, k));
+}
+
+void schedule_offer(struct schedule_play *play, int r, int k)
+{
+    size_t bytes = out_bytes(play, r, k);
+
+    if (play->schedule.links.place && bytes)
+        (void)spr_mem_register(play->world.comms[r], play->call[r][k].out, bytes);
 }
 
 static spr_status post_compressed(struct schedule_play *play, int r, struct schedule_call *c,

@@ -79,6 +79,7 @@ void schedule_begin(struct schedule_play *play, const struct schedule *schedule)
         struct spr_options *o = &play->world.comms[r]->options;
         o->timeout_s = s->timeout_s;
         o->warn_s = 1e5;
+        o->expel_s = SCHEDULE_EXPEL_S;
         o->eager_bytes = s->eager_bytes;
         o->eager_window = s->eager_window;
         count_from(play->world.comms[r], s->first);
@@ -131,6 +132,7 @@ static bool ended(struct schedule_play *play, int r, int k)
 {
     play->call[r][k].ended = true;
     play->call[r][k].ended_ns = play->now_ns;
+    play->call[r][k].out_crc = schedule_out_crc(play, r, k);
     return schedule_check_call(play, r, k);
 }
 
@@ -153,6 +155,7 @@ bool schedule_call(struct schedule_play *play, int r)
         spr_comm_abort(play->world.comms[r], "a test wants it");
     c->posted = true;
     c->posted_ns = play->now_ns;
+    schedule_offer(play, r, k);
     status = schedule_post(play, r, k);
     note_memory(play);
     if (s->think_ns[r])

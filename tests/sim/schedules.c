@@ -198,6 +198,7 @@ void schedule_draw(struct schedule *s, uint64_t seed)
     s->rng = (struct spr_rng){seed, 0};
     draw_job(s);
     s->first = draw_first(seed);
+    s->links.place = spr_hash_u32(~seed) & 1;
     s->operations = PICK(s, operations);
     for (int k = 0; k < s->operations; k++)
         draw_operation(s, &s->operation[k]);

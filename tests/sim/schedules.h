@@ -72,6 +72,9 @@ struct schedule_fault {
     bool sees, peer_sees; /* BREAK */
 };
 
+/* Who may write another rank's memory and says nothing is waited for so long; naps are shorter. */
+#define SCHEDULE_EXPEL_S 0.5
+
 /* One rank does not do as the others. */
 enum schedule_odd {
     SCHEDULE_EVEN,
@@ -141,6 +144,7 @@ struct schedule_call {
     bool posted, ended;
     spr_status status; /* of the post, then of the request */
     uint64_t posted_ns, ended_ns;
+    uint32_t out_crc; /* of `out` when the call was over */
     /* Compressed: the residual before the call, and what was sent once it ended well. */
     float *before, *sent;
     bool revoked; /* it succeeded, and a shrink took that back */
@@ -179,6 +183,10 @@ bool schedule_end(struct schedule_play *play, bool good);
 /* One rank makes its next call, or works on those that it made. */
 bool schedule_call(struct schedule_play *play, int rank);
 bool schedule_work(struct schedule_play *play, int rank);
+/* Register what the call writes with its communicator, if peers may write it (links.place). */
+void schedule_offer(struct schedule_play *play, int r, int k);
+/* Checksum of what the call writes. */
+uint32_t schedule_out_crc(const struct schedule_play *play, int r, int k);
 /* Did this rank live to the end? */
 bool schedule_survives(const struct schedule_play *play, int rank);
 void schedule_fill(struct schedule_play *play);

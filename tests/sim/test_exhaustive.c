@@ -29,13 +29,18 @@
 #define CHOICES 64
 #define DEPTH 400
 
+enum {
+    SENDS = 1,    /* the completions of sends are events of their own */
+    CRASH = 2,    /* one rank dies, at each point */
+    DISAGREE = 4, /* rank 0 calls the first one with one element more */
+    PLACE = 8     /* results are written by who sends them */
+};
+
 struct scene {
     const char *name;
     int ranks;
     size_t eager;
-    bool sends;    /* the completions of sends are events of their own */
-    bool crash;    /* one rank dies, at each point */
-    bool disagree; /* rank 0 calls the first one with one element more */
+    unsigned how;
     int operations;
     struct schedule_operation operation[2];
 };
@@ -135,7 +140,7 @@ static size_t possible(const struct search *s, struct action *actions)
             continue;
         if (s->play.next[r] < s->scene->operations)
             actions[n++] = (struct action){.kind = CALL, .rank = r};
-        if (s->scene->crash && !s->died)
+        if ((s->scene->how & CRASH) && !s->died)
             actions[n++] = (struct action){.kind = DIE, .rank = r};
     }
     for (size_t i = 0; i < m; i++)
@@ -150,7 +155,8 @@ static bool settle(struct search *s, int r)
     bool again = true;
 
     while (again) {
-        size_t n = s->scene->sends ? 0 : spr_sim_choices(s->play.world.sim, choices, CHOICES);
+        size_t n =
+            (s->scene->how & SENDS) ? 0 : spr_sim_choices(s->play.world.sim, choices, CHOICES);
         again = false;
         for (size_t i = 0; i < n; i++) {
             if (choices[i].rank != r || choices[i].what != SPR_SIM_CHOICE_SENT)
@@ -282,68 +288,73 @@ static void search(struct search *s)
     }
 
 static const struct scene scenes[] = {
-    {"2 ranks, barrier", 2, 64, true, false, false, 1, {DENSE(BARRIER, 0, NULL)}},
-    {"2 ranks, barrier, a death", 2, 64, true, true, false, 1, {DENSE(BARRIER, 0, NULL)}},
-    {"2 ranks, flat allreduce", 2, 64, true, true, false, 1, {DENSE(ALLREDUCE, 3, "flat")}},
-    {"2 ranks, flat allreduce, granted", 2, 0, true, true, false, 1, {DENSE(ALLREDUCE, 3, "flat")}},
-    {"2 ranks, direct allreduce", 2, 64, true, true, false, 1, {DENSE(ALLREDUCE, 3, "direct")}},
-    {"2 ranks, direct, granted", 2, 0, true, true, false, 1, {DENSE(ALLREDUCE, 3, "direct")}},
-    {"2 ranks, ring allreduce", 2, 64, true, true, false, 1, {DENSE(ALLREDUCE, 3, "ring")}},
-    {"2 ranks, ring, granted", 2, 0, false, true, false, 1, {DENSE(ALLREDUCE, 3, "ring")}},
-    {"2 ranks, broadcast", 2, 64, true, true, false, 1, {DENSE(BROADCAST, 3, "flat")}},
-    {"2 ranks, direct broadcast", 2, 0, true, true, false, 1, {DENSE(BROADCAST, 3, "direct")}},
-    {"2 ranks, reduce_scatter", 2, 0, true, true, false, 1, {DENSE(REDUCE_SCATTER, 2, NULL)}},
-    {"2 ranks, allgather", 2, 0, true, true, false, 1, {DENSE(ALLGATHER, 2, NULL)}},
-    {"2 ranks, sparse", 2, 64, false, true, false, 1, {SPARSE(SPARSE, 300)}},
-    {"2 ranks, compressed", 2, 64, false, true, false, 1, {SPARSE(COMPRESSED, 300)}},
+    {"2 ranks, barrier", 2, 64, SENDS, 1, {DENSE(BARRIER, 0, NULL)}},
+    {"2 ranks, barrier, a death", 2, 64, SENDS | CRASH, 1, {DENSE(BARRIER, 0, NULL)}},
+    {"2 ranks, flat allreduce", 2, 64, SENDS | CRASH, 1, {DENSE(ALLREDUCE, 3, "flat")}},
+    {"2 ranks, flat allreduce, granted", 2, 0, SENDS | CRASH, 1, {DENSE(ALLREDUCE, 3, "flat")}},
+    {"2 ranks, direct allreduce", 2, 64, SENDS | CRASH, 1, {DENSE(ALLREDUCE, 3, "direct")}},
+    {"2 ranks, direct, granted", 2, 0, SENDS | CRASH, 1, {DENSE(ALLREDUCE, 3, "direct")}},
+    {"2 ranks, ring allreduce", 2, 64, SENDS | CRASH, 1, {DENSE(ALLREDUCE, 3, "ring")}},
+    {"2 ranks, ring, granted", 2, 0, CRASH, 1, {DENSE(ALLREDUCE, 3, "ring")}},
+    {"2 ranks, broadcast", 2, 64, SENDS | CRASH, 1, {DENSE(BROADCAST, 3, "flat")}},
+    {"2 ranks, direct broadcast", 2, 0, SENDS | CRASH, 1, {DENSE(BROADCAST, 3, "direct")}},
+    {"2 ranks, reduce_scatter", 2, 0, SENDS | CRASH, 1, {DENSE(REDUCE_SCATTER, 2, NULL)}},
+    {"2 ranks, allgather", 2, 0, SENDS | CRASH, 1, {DENSE(ALLGATHER, 2, NULL)}},
+    {"2 ranks, sparse", 2, 64, CRASH, 1, {SPARSE(SPARSE, 300)}},
+    {"2 ranks, compressed", 2, 64, CRASH, 1, {SPARSE(COMPRESSED, 300)}},
     {"2 ranks, two at a time",
      2,
      64,
-     false,
-     true,
-     false,
+     CRASH,
      2,
      {DENSE(ALLREDUCE, 3, "flat"), DENSE(BARRIER, 0, NULL)}},
     {"2 ranks, two at a time, granted",
      2,
      0,
-     false,
-     true,
-     false,
+     CRASH,
      2,
      {DENSE(ALLREDUCE, 3, "direct"), DENSE(BROADCAST, 2, NULL)}},
     {"2 ranks disagree, and go on",
      2,
      64,
-     false,
-     true,
-     true,
+     CRASH | DISAGREE,
      2,
      {DENSE(ALLREDUCE, 3, NULL), DENSE(BARRIER, 0, NULL)}},
     {"2 ranks disagree, granted, and go on",
      2,
      0,
-     false,
-     true,
-     true,
+     CRASH | DISAGREE,
      2,
      {DENSE(ALLREDUCE, 3, "direct"), DENSE(BARRIER, 0, NULL)}},
-    {"3 ranks, barrier", 3, 64, false, true, false, 1, {DENSE(BARRIER, 0, NULL)}},
-    {"3 ranks, flat allreduce", 3, 64, false, true, false, 1, {DENSE(ALLREDUCE, 3, "flat")}},
-    {"3 ranks, broadcast", 3, 64, false, true, false, 1, {DENSE(BROADCAST, 3, "flat")}},
-    {"3 ranks, broadcast, granted", 3, 0, false, true, false, 1, {DENSE(BROADCAST, 3, "flat")}},
-    {"3 ranks, ring allreduce", 3, 64, false, true, false, 1, {DENSE(ALLREDUCE, 3, "ring")}},
-    {"3 ranks, allgather", 3, 64, false, true, false, 1, {DENSE(ALLGATHER, 2, NULL)}},
-    {"3 ranks, reduce_scatter", 3, 64, false, true, false, 1, {DENSE(REDUCE_SCATTER, 2, NULL)}},
-    {"3 ranks, direct allreduce", 3, 64, false, false, false, 1, {DENSE(ALLREDUCE, 3, "direct")}},
-    {"3 ranks disagree", 3, 64, false, false, true, 1, {DENSE(ALLREDUCE, 3, NULL)}},
+    {"2 ranks, direct allreduce, placed",
+     2,
+     0,
+     SENDS | CRASH | PLACE,
+     1,
+     {DENSE(ALLREDUCE, 3, "direct")}},
+    {"2 ranks disagree, granted, placed, and go on",
+     2,
+     0,
+     CRASH | DISAGREE | PLACE,
+     2,
+     {DENSE(ALLREDUCE, 3, "direct"), DENSE(BARRIER, 0, NULL)}},
+    {"3 ranks, barrier", 3, 64, CRASH, 1, {DENSE(BARRIER, 0, NULL)}},
+    {"3 ranks, flat allreduce", 3, 64, CRASH, 1, {DENSE(ALLREDUCE, 3, "flat")}},
+    {"3 ranks, broadcast", 3, 64, CRASH, 1, {DENSE(BROADCAST, 3, "flat")}},
+    {"3 ranks, broadcast, granted", 3, 0, CRASH, 1, {DENSE(BROADCAST, 3, "flat")}},
+    {"3 ranks, ring allreduce", 3, 64, CRASH, 1, {DENSE(ALLREDUCE, 3, "ring")}},
+    {"3 ranks, allgather", 3, 64, CRASH, 1, {DENSE(ALLGATHER, 2, NULL)}},
+    {"3 ranks, reduce_scatter", 3, 64, CRASH, 1, {DENSE(REDUCE_SCATTER, 2, NULL)}},
+    {"3 ranks, direct allreduce", 3, 64, 0, 1, {DENSE(ALLREDUCE, 3, "direct")}},
+    {"3 ranks disagree", 3, 64, DISAGREE, 1, {DENSE(ALLREDUCE, 3, NULL)}},
 };
 
 static void write_schedule(const struct scene *scene, struct schedule *s)
 {
     memset(s, 0, sizeof *s);
     s->ranks = scene->ranks;
-    s->links = (struct spr_sim_options){.ranks = scene->ranks, .choose = true};
+    s->links = (struct spr_sim_options){
+        .ranks = scene->ranks, .choose = true, .place = scene->how & PLACE};
     s->eager_bytes = scene->eager;
     s->eager_window = 262144;
     s->timeout_s = 100;
@@ -358,7 +369,7 @@ static void write_schedule(const struct scene *scene, struct schedule *s)
         if (o->kind == SCHEDULE_COMPRESSED)
             s->codec_elements = o->count;
     }
-    if (!scene->disagree)
+    if (!(scene->how & DISAGREE))
         return;
     s->odd = SCHEDULE_OTHER_COUNT;
     s->odd_call = s->operation[0];

@@ -342,6 +342,26 @@ static bool lie(struct scene *s, const struct spr_frame *grant, enum spr_frame_t
     return true;
 }
 
+/* Nobody let the liar write anywhere. */
+static void a_payload_that_is_placed_is_refused(void **state)
+{
+    static const uint32_t chunk[4];
+    struct spr_frame grant;
+    struct scene s;
+
+    (void)state;
+    begin(&s);
+    post_allreduce(&s);
+    grant = first_grant(&s);
+    grant.type = SPR_FRAME_DATA;
+    grant.flags = SPR_FRAME_PLACED;
+    grant.bytes = sizeof chunk;
+    grant.sequence = s.liar.sequence[0]++;
+    liar_send_sealed(&s.liar, 0, grant, chunk);
+    expect_blame(&s, SPR_ERR_PROTO, "a payload that is said to be in place");
+    end(&s);
+}
+
 static void a_header_at_its_extremes_is_refused(void **state)
 {
     char what[128];
@@ -383,6 +403,7 @@ int main(void)
         cmocka_unit_test(an_abort_without_a_failure_is_refused),
         cmocka_unit_test(a_flood_ends_with_an_error_in_bounded_memory),
         cmocka_unit_test(data_of_a_finished_operation_is_refused),
+        cmocka_unit_test(a_payload_that_is_placed_is_refused),
         cmocka_unit_test(a_header_at_its_extremes_is_refused),
     };
 

@@ -148,7 +148,7 @@ static void it_links_a_rank_to_itself_and_once(void **state)
     for (size_t i = 0; i < sizeof address; i++)
         assert_int_equal(address[i], 0);
     assert_int_equal(ops->fd(s.transport), -1);
-    assert_int_equal(ops->mem_register(s.transport, s.into, BYTES), SPR_OK);
+    assert_int_equal(ops->mem_register(s.transport, s.into, BYTES, true), SPR_OK);
     ops->mem_deregister(s.transport, s.into, BYTES);
 }
 

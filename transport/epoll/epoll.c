@@ -274,9 +274,9 @@ static spr_status arm(struct spr_transport *base)
 }
 
 /* Plain sockets gain nothing from memory that is known beforehand. */
-static spr_status mem_register(struct spr_transport *t, void *memory, size_t bytes)
+static spr_status mem_register(struct spr_transport *t, void *memory, size_t bytes, bool writable)
 {
-    (void)t, (void)memory, (void)bytes;
+    (void)t, (void)memory, (void)bytes, (void)writable;
     return SPR_OK;
 }
 

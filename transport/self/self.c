@@ -286,9 +286,10 @@ static bool self_delivered(const struct spr_link *link)
     return !self_of(link->transport)->frames.head;
 }
 
-static spr_status self_mem_register(struct spr_transport *t, void *memory, size_t bytes)
+static spr_status self_mem_register(struct spr_transport *t, void *memory, size_t bytes,
+                                    bool writable)
 {
-    (void)t, (void)memory, (void)bytes;
+    (void)t, (void)memory, (void)bytes, (void)writable;
     return SPR_OK; /* nothing to do: payloads are copied by the CPU */
 }
 

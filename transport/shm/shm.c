@@ -319,9 +319,10 @@ static bool shm_delivered(const struct spr_link *link)
     return !((const struct spr_shm_link *)link)->uncopied;
 }
 
-static spr_status shm_mem_register(struct spr_transport *t, void *memory, size_t bytes)
+static spr_status shm_mem_register(struct spr_transport *t, void *memory, size_t bytes,
+                                   bool writable)
 {
-    (void)t, (void)memory, (void)bytes;
+    (void)t, (void)memory, (void)bytes, (void)writable;
     return SPR_OK; /* nothing to do: payloads are copied by the CPU */
 }
 

@@ -112,6 +112,15 @@ static void fly(struct spr_sim_rank *r, struct spr_sim_rank *to, struct spr_sim_
         memcpy(e->data, tx->data, tx->header.bytes);
     }
     spr_sim_damage(r->sim, l, to, head, e);
+    if (!(tx->header.flags & SPR_FRAME_PLACED) || !tx->place.address)
+        return; /* a liar's has no place */
+    /* The payload comes first, then the header. */
+    head->data = e->data;
+    head->place = tx->place.address;
+    head->whole = e->truncated ? e->whole : tx->header.bytes;
+    head->truncated |= e->truncated;
+    e->data = NULL;
+    e->truncated = false;
 }
 
 static void sim_send(struct spr_link *link, struct spr_tx *tx)
@@ -164,6 +173,8 @@ static void deliver_header(struct spr_sim_rank *r, struct spr_sim_event *e)
 
     if (l->killed || l->link.state != SPR_LINK_UP)
         return;
+    if (e->data)
+        memcpy((void *)(uintptr_t)e->place, e->data, e->whole);
     if (e->truncated) {
         link_down(r, l, SPR_ERR_LINK, "end of file within a header");
         return;
@@ -182,7 +193,7 @@ static bool deliver_payload(struct spr_sim_rank *r, struct spr_sim_event *e)
 
     if (l->killed || l->link.state != SPR_LINK_UP)
         return false;
-    if (l->rx.sink == SPR_SINK_INTO && e->header.bytes)
+    if (l->rx.sink == SPR_SINK_INTO && e->data)
         memcpy(l->rx.into, e->data, e->truncated ? e->whole : e->header.bytes);
     if (e->truncated) {
         link_down(r, l, SPR_ERR_LINK, "end of file within a payload");
@@ -276,6 +287,21 @@ static int sim_progress(struct spr_transport *t)
         n++;
     }
     return n;
+}
+
+static bool sim_expose(struct spr_link *link, void *memory, size_t bytes, struct spr_place *place)
+{
+    const struct spr_sim_rank *r = rank_of(link->transport);
+    const char *m = memory;
+
+    for (size_t i = 0; i < r->range_count; i++) {
+        const struct spr_sim_range *range = &r->ranges[i];
+        if (m < range->memory || m + bytes > range->memory + range->bytes)
+            continue;
+        place->address = (uintptr_t)memory;
+        return true;
+    }
+    return false;
 }
 
 static void sim_release(struct spr_link *link, void *token)
@@ -377,19 +403,29 @@ static void sim_close(struct spr_transport *t)
     r->closed = true;
 }
 
-static spr_status sim_register(struct spr_transport *t, void *memory, size_t bytes)
+static spr_status sim_register(struct spr_transport *t, void *memory, size_t bytes, bool writable)
 {
-    (void)t;
-    (void)memory;
-    (void)bytes;
-    return SPR_ERR_UNSUPPORTED;
+    struct spr_sim_rank *r = rank_of(t);
+
+    if (!r->sim->options.place || !writable)
+        return SPR_ERR_UNSUPPORTED;
+    r->ranges = realloc(r->ranges, (r->range_count + 1) * sizeof *r->ranges);
+    if (!r->ranges)
+        abort();
+    r->ranges[r->range_count++] = (struct spr_sim_range){memory, bytes};
+    return SPR_OK;
 }
 
 static void sim_deregister(struct spr_transport *t, void *memory, size_t bytes)
 {
-    (void)t;
-    (void)memory;
+    struct spr_sim_rank *r = rank_of(t);
+    size_t i = 0;
+
     (void)bytes;
+    while (i < r->range_count && r->ranges[i].memory != memory)
+        i++;
+    if (i < r->range_count)
+        r->ranges[i] = r->ranges[--r->range_count];
 }
 
 const struct spr_transport_ops spr_sim_ops = {
@@ -399,6 +435,7 @@ const struct spr_transport_ops spr_sim_ops = {
     .unusable = sim_unusable,
     .connect = sim_connect,
     .send = sim_send,
+    .expose = sim_expose,
     .release = sim_release,
     .kill = sim_kill,
     .progress = sim_progress,

@@ -31,9 +31,10 @@ struct spr_sim_event {
     int peer;
     struct spr_tx *tx; /* SENT */
     struct spr_frame header;
-    char *data;           /* PAYLOAD: own copy, or NULL */
+    char *data;           /* PAYLOAD: own copy, or NULL; HEADER: what is PLACED, or NULL */
+    uint64_t place;       /* ... where */
     bool truncated;       /* HEADER, PAYLOAD: the link ends within it, after `whole` bytes */
-    uint32_t whole;       /* bytes of the payload that come */
+    uint32_t whole;       /* bytes of the payload that come, if it is truncated or PLACED */
     struct spr_list node; /* on spr_sim_rank.borrowed while the layer above keeps the data, or on
                              spr_sim_link.choices */
 };
@@ -53,6 +54,12 @@ struct spr_sim_link {
     struct spr_list choices[3];   /* events to choose from, see choice.c */
     bool killed, reported;
     bool vanished; /* frames have */
+};
+
+/* Registered memory. */
+struct spr_sim_range {
+    char *memory;
+    size_t bytes;
 };
 
 /* A port takes a frame in. */
@@ -75,6 +82,8 @@ struct spr_sim_rank {
     uint64_t sent_bytes;
     struct spr_sim_link *links; /* [ranks] */
     struct spr_list borrowed;
+    struct spr_sim_range *ranges;
+    size_t range_count;
     struct spr_sim_event **heap; /* by (ns, order) */
     size_t count, capacity;
 };

@@ -160,6 +160,7 @@ void spr_sim_destroy(struct spr_sim *sim)
                 spr_sim_event_free(r->links[k].replay);
         free(r->heap);
         free(r->in);
+        free(r->ranges);
         free(r->links);
     }
     free(sim->ranks);

@@ -6,7 +6,8 @@
  * Model: each rank is a host with one port of `bandwidth` in each direction; a frame leaves when
  * the port is free, takes bytes / bandwidth, waits `latency` later for the receiver's port, and
  * arrives up to `jitter` (drawn per frame) after that. Frames of one link stay in order; jitter
- * reorders links against each other. Everything follows from the seed.
+ * reorders links against each other. What is PLACED is written when its header arrives. Everything
+ * follows from the seed.
  *
  * Usage: create the world, open one transport per rank with spr_sim_open, then alternate between
  * progressing every rank and spr_sim_advance() until nothing is left.
@@ -23,6 +24,7 @@ struct spr_sim_options {
     double jitter_s;  /* uniform in [0, jitter) on top */
     double bandwidth; /* bit/s of each port; 0 = infinite */
     double detect_s;  /* a death is seen up to this later than the latency, by each rank apart */
+    bool place;       /* ranks write each other's registered memory, as with RDMA */
     bool choose;      /* nothing happens but what spr_sim_choose() picks; time stands still */
 };
 

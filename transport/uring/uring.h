@@ -157,7 +157,7 @@ struct spr_tx *uring_zc_hold(struct uring_link *l, struct spr_tx *sent);
 struct spr_tx *uring_zc_fail_held(struct uring_link *l);
 /* Follow mem_register() and mem_deregister(), on the ring's own thread. */
 void uring_regions_update(struct uring_transport *t);
-spr_status uring_mem_register(struct spr_transport *t, void *memory, size_t bytes);
+spr_status uring_mem_register(struct spr_transport *t, void *memory, size_t bytes, bool writable);
 void uring_mem_deregister(struct spr_transport *t, void *memory, size_t bytes);
 
 #endif

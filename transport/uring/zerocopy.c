@@ -222,10 +222,11 @@ void uring_regions_update(struct uring_transport *t)
 }
 
 /* Receives and plain sends copy anyway; registered memory spares zero copy the pinning. */
-spr_status uring_mem_register(struct spr_transport *base, void *memory, size_t bytes)
+spr_status uring_mem_register(struct spr_transport *base, void *memory, size_t bytes, bool writable)
 {
     struct uring_transport *t = uring_of(base);
 
+    (void)writable;
     if (!t->zc)
         return SPR_OK;
     for (size_t i = 0; i < URING_REGIONS; i++) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Registered memory. Remotely writable are the slots of links and nothing else.
+ * Registered memory. Remotely writable are the slots of links and the caller's buckets, nothing
+ * else.
  */
 #include <assert.h>
 #include <errno.h>
@@ -156,9 +157,7 @@ spr_status verbs_link_memory(struct verbs_transport *t, struct verbs_link *l,
                              "no memory for %zu KiB of slots", slots >> 10);
     l->memory_bytes = slots + cells;
     l->cells = l->memory + slots;
-    l->slots_mr = verbs_register(
-        t, l->memory, slots,
-        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_RELAXED_ORDERING, error);
+    l->slots_mr = verbs_register(t, l->memory, slots, VERBS_REMOTE_WRITE, error);
     l->cells_mr =
         l->slots_mr ? verbs_register(t, l->cells, cells, IBV_ACCESS_LOCAL_WRITE, error) : NULL;
     if (!l->cells_mr) {
@@ -228,7 +227,8 @@ static unsigned on_demand(struct verbs_transport *t)
 static struct ibv_mr *register_bucket(struct verbs_transport *t, const struct verbs_region *r,
                                       struct spr_error *why)
 {
-    unsigned access = IBV_ACCESS_LOCAL_WRITE, paged = on_demand(t);
+    unsigned access = r->writable ? VERBS_REMOTE_WRITE : IBV_ACCESS_LOCAL_WRITE;
+    unsigned paged = on_demand(t);
     struct ibv_mr *mr = verbs_register(t, r->memory, r->bytes, access | paged, why);
 
     if (mr || !paged)
@@ -258,7 +258,7 @@ void verbs_regions_update(struct verbs_transport *t)
         register_region(t, &t->regions[i]);
 }
 
-spr_status verbs_mem_register(struct spr_transport *base, void *memory, size_t bytes)
+spr_status verbs_mem_register(struct spr_transport *base, void *memory, size_t bytes, bool writable)
 {
     struct verbs_transport *t = verbs_of(base);
     size_t i = first_after(t, (uintptr_t)memory);
@@ -272,7 +272,7 @@ spr_status verbs_mem_register(struct spr_transport *base, void *memory, size_t b
         t->region_capacity = capacity;
     }
     memmove(t->regions + i + 1, t->regions + i, (t->region_count - i) * sizeof *t->regions);
-    t->regions[i] = (struct verbs_region){.memory = memory, .bytes = bytes};
+    t->regions[i] = (struct verbs_region){.memory = memory, .bytes = bytes, .writable = writable};
     t->region_count++;
     /* Where all peers are reached otherwise nothing is pinned for nothing. */
     if (t->link_count == 0)
@@ -295,7 +295,8 @@ void verbs_mem_deregister(struct spr_transport *base, void *memory, size_t bytes
     t->region_count--;
 }
 
-struct ibv_mr *verbs_region_find(struct verbs_transport *t, const void *data, size_t bytes)
+const struct verbs_region *verbs_region_find(struct verbs_transport *t, const void *data,
+                                             size_t bytes)
 {
     size_t i = first_after(t, (uintptr_t)data), offset;
     const struct verbs_region *r;
@@ -304,7 +305,7 @@ struct ibv_mr *verbs_region_find(struct verbs_transport *t, const void *data, si
         return NULL;
     r = &t->regions[i - 1];
     offset = (uintptr_t)data - (uintptr_t)r->memory;
-    return offset <= r->bytes && bytes <= r->bytes - offset ? r->mr : NULL;
+    return r->mr && offset <= r->bytes && bytes <= r->bytes - offset ? r : NULL;
 }
 
 void verbs_regions_destroy(struct verbs_transport *t)

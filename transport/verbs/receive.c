@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * Frames out of the own slots. That a frame has arrived is known from the completion, never from
- * looking at the slot. The peer can write the slot at any time: what decides is read once.
+ * looking at the slot. The peer can write the slot at any time: what decides is read once. The
+ * payload of a frame that is PLACED is where this rank let the peer write, written before the frame
+ * on the same queue pair, so it is all there.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -62,13 +64,25 @@ void verbs_release(struct spr_link *link, void *token)
         spr_tcp_wake(spr_tcp_of(link->transport), &l->tcp);
 }
 
+bool verbs_expose(struct spr_link *link, void *memory, size_t bytes, struct spr_place *place)
+{
+    struct verbs_transport *t = verbs_of(link->transport);
+    const struct verbs_region *r =
+        bytes >= VERBS_DIRECT_BYTES ? verbs_region_find(t, memory, bytes) : NULL;
+
+    if (!r || !r->writable)
+        return false;
+    *place = (struct spr_place){.address = (uintptr_t)memory, .keys = {r->mr->rkey}};
+    return true;
+}
+
 static int broken(struct verbs_transport *t, struct verbs_link *l, const char *text)
 {
     verbs_fail(t, l, SPR_ERR_PROTO, "%s", text);
     return 1;
 }
 
-/* Upcalls for a frame whose header is in *f and whose payload is in `data`. */
+/* Upcalls for a frame whose header is in *f and whose payload is in `data`; NULL: it is PLACED. */
 static int deliver(struct verbs_transport *t, struct verbs_link *l, uint32_t slot,
                    struct spr_frame *f, const uint8_t *data)
 {
@@ -88,9 +102,10 @@ static int deliver(struct verbs_transport *t, struct verbs_link *l, uint32_t slo
         return 1;
     }
     if (f->bytes && rx.sink == SPR_SINK_INTO) {
-        memcpy(rx.into, data, f->bytes);
+        if (data)
+            memcpy(rx.into, data, f->bytes);
         where = rx.into;
-    } else if (f->bytes && rx.sink == SPR_SINK_BORROW) {
+    } else if (f->bytes && data && rx.sink == SPR_SINK_BORROW) {
         where = data;
         token = (void *)(uintptr_t)(slot + 1);
     }
@@ -108,6 +123,7 @@ static int take_message(struct verbs_transport *t, struct verbs_link *l, uint32_
     const uint8_t *message;
     struct spr_verbs_prefix prefix;
     struct spr_frame f;
+    bool placed;
 
     if (slot >= spr_verbs_slot_count(&l->own) || (l->held & 1u << slot))
         return broken(t, l, "wrote to a slot that it does not have");
@@ -116,12 +132,14 @@ static int take_message(struct verbs_transport *t, struct verbs_link *l, uint32_
     message = l->memory + spr_verbs_slot_offset(&l->own, slot) + SPR_VERBS_LEAD;
     memcpy(&prefix, message, sizeof prefix);
     memcpy(&f, message + sizeof prefix, sizeof f);
-    if (f.bytes != bytes - SPR_VERBS_HEAD || prefix.number != l->rx_number || prefix.zero)
+    placed = f.flags & SPR_FRAME_PLACED;
+    if ((placed ? 0 : f.bytes) != bytes - SPR_VERBS_HEAD || prefix.number != l->rx_number ||
+        prefix.zero)
         return broken(t, l, "a message is not what was announced");
     l->rx_number++;
     if (!verbs_given_back(l, prefix.given_back))
         return broken(t, l, "gave back a slot that it did not have");
-    return deliver(t, l, slot, &f, message + SPR_VERBS_HEAD);
+    return deliver(t, l, slot, &f, placed ? NULL : message + SPR_VERBS_HEAD);
 }
 
 int verbs_arrived(struct verbs_transport *t, struct verbs_link *l, const struct ibv_wc *wc)

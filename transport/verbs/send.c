@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Frames into slots of the peer. What is queued goes out as one chain of work requests, of which
- * the last is signalled: a completion means that all before it are over, too.
+ * Frames into slots of the peer; a payload that is PLACED straight to where the peer wants it, as a
+ * write of its own before that of its frame. What is queued goes out as one chain of work requests,
+ * of which the last is signalled: a completion means that all before it are over, too.
  */
 #include <arpa/inet.h>
 #include <assert.h>
 #include <string.h>
 
 #include "transport/verbs/verbs.h"
-
-/* Smaller payloads are copied, also from registered memory: they come back at once. */
-#define DIRECT_BYTES 4096u
 
 struct chain {
     struct ibv_send_wr wr[VERBS_CHAIN];
@@ -37,6 +35,12 @@ static int find_slot(const struct verbs_link *l, uint32_t bytes)
 
     room &= bytes <= l->remote.small_bytes - SPR_VERBS_LEAD ? small : ~small;
     return room ? __builtin_ctz(room) : -1;
+}
+
+/* Room for `n` more work requests. */
+static bool room_for(const struct verbs_link *l, const struct chain *c, uint32_t n)
+{
+    return (uint32_t)c->n + n <= VERBS_CHAIN && under_way(l) + n <= VERBS_SEND_DEPTH;
 }
 
 /* Add an empty work request. */
@@ -70,44 +74,61 @@ static bool place_payload(struct verbs_transport *t, const struct spr_tx *tx, st
                           struct verbs_wr *record)
 {
     size_t bytes = tx->header.bytes;
-    struct ibv_mr *mr = bytes >= DIRECT_BYTES ? verbs_region_find(t, tx->data, bytes) : NULL;
+    const struct verbs_region *r =
+        bytes >= VERBS_DIRECT_BYTES ? verbs_region_find(t, tx->data, bytes) : NULL;
 
-    if (!mr) {
+    if (!r) {
         record->staging = verbs_staging_get(t, bytes);
         if (!record->staging)
             return false;
         memcpy(record->staging, tx->data, bytes);
     }
-    *sge = (struct ibv_sge){.addr = mr ? (uintptr_t)tx->data : (uintptr_t)record->staging,
+    *sge = (struct ibv_sge){.addr = r ? (uintptr_t)tx->data : (uintptr_t)record->staging,
                             .length = (uint32_t)bytes,
-                            .lkey = mr ? mr->lkey : t->staging.mr->lkey};
+                            .lkey = r ? r->mr->lkey : t->staging.mr->lkey};
     return true;
+}
+
+static void add_placed(struct verbs_link *l, struct chain *c, const struct spr_place *place,
+                       const struct ibv_sge *payload)
+{
+    struct ibv_send_wr *wr = add(l, c);
+
+    wr->opcode = IBV_WR_RDMA_WRITE;
+    wr->sg_list[0] = *payload;
+    wr->num_sge = 1;
+    wr->wr.rdma.remote_addr = place->address;
+    wr->wr.rdma.rkey = place->keys[0];
 }
 
 /* False: it has to wait. Else *copied tells whether its data is not needed any more. */
 static bool add_message(struct verbs_transport *t, struct verbs_link *l, struct chain *c,
                         struct spr_tx *tx, bool *copied)
 {
-    uint32_t bytes = SPR_VERBS_HEAD + tx->header.bytes;
+    bool placed = tx->header.flags & SPR_FRAME_PLACED;
+    uint32_t bytes = SPR_VERBS_HEAD + (placed ? 0 : tx->header.bytes);
     struct spr_verbs_prefix prefix = {.given_back = l->given_back, .number = l->tx_number};
-    uint8_t *cell = l->cells + l->wr_next % VERBS_SEND_DEPTH * VERBS_CELL_BYTES;
     bool in_line = bytes <= t->device.inline_bytes, whole = false;
     struct ibv_sge payload = {0};
     struct verbs_wr record = {0};
     struct ibv_send_wr *wr;
+    uint8_t *cell;
     int slot = find_slot(l, bytes);
 
-    if (slot < 0)
+    if (slot < 0 || !room_for(l, c, placed ? 2 : 1))
         return false;
-    if (bytes <= VERBS_CELL_BYTES) {
+    if (bytes <= VERBS_CELL_BYTES && !placed) {
         whole = true;
-    } else if (in_line) {
+    } else if (in_line && !placed) {
         payload = (struct ibv_sge){.addr = (uintptr_t)tx->data, .length = tx->header.bytes};
     } else if (!place_payload(t, tx, &payload, &record)) {
         if (spr_list_empty(&l->hungry))
             spr_list_push_back(&t->hungry, &l->hungry);
         return false;
     }
+    if (placed)
+        add_placed(l, c, &tx->place, &payload);
+    cell = l->cells + l->wr_next % VERBS_SEND_DEPTH * VERBS_CELL_BYTES;
     memcpy(cell, &prefix, sizeof prefix);
     memcpy(cell + sizeof prefix, &tx->header, SPR_FRAME_BYTES);
     wr = add(l, c);
@@ -116,12 +137,12 @@ static bool add_message(struct verbs_transport *t, struct verbs_link *l, struct 
     wr->sg_list[0] =
         (struct ibv_sge){(uintptr_t)cell, whole ? bytes : SPR_VERBS_HEAD, l->cells_mr->lkey};
     wr->sg_list[1] = payload;
-    wr->num_sge = whole ? 1 : 2;
+    wr->num_sge = whole || placed ? 1 : 2;
     wr->send_flags = in_line ? IBV_SEND_INLINE : 0;
     wr->imm_data = htonl((uint32_t)slot);
     wr->wr.rdma.remote_addr =
         l->remote.address + spr_verbs_slot_offset(&l->remote, (uint32_t)slot) + SPR_VERBS_LEAD;
-    *copied = whole || in_line || record.staging;
+    *copied = whole || (in_line && !placed) || record.staging;
     record.tx = *copied ? NULL : tx;
     l->wr[(l->wr_next - 1) % VERBS_SEND_DEPTH] = record;
     l->used ^= 1u << slot;
@@ -136,7 +157,7 @@ static void count(struct verbs_transport *t, const struct spr_tx *tx, bool copie
     counters->sent_frames++;
     counters->sent_bytes += SPR_FRAME_BYTES + tx->header.bytes;
     counters->zerocopy_sends += !copied;
-    counters->copied_sends += copied && tx->header.bytes >= DIRECT_BYTES;
+    counters->copied_sends += copied && tx->header.bytes >= VERBS_DIRECT_BYTES;
 }
 
 /* Take queued frames into the chain; returns those that are the caller's again. */
@@ -145,7 +166,7 @@ static struct spr_tx *gather(struct verbs_transport *t, struct verbs_link *l, st
     struct spr_tcp_conn *queue = &l->tcp.conn;
     struct spr_tx *copied = NULL, **last = &copied;
 
-    while (c->n < VERBS_CHAIN && queue->tx_first && under_way(l) < VERBS_SEND_DEPTH) {
+    while (room_for(l, c, 1) && queue->tx_first) {
         struct spr_tx *tx = queue->tx_first;
         bool is_copied = false;
         if (!add_message(t, l, c, tx, &is_copied))
@@ -200,7 +221,7 @@ int verbs_flush(struct verbs_transport *t, struct verbs_link *l)
             break;
         (void)post(t, l, &c);
         steps += c.n + spr_tcp_tell_sent(&l->tcp, copied);
-        if (c.n < VERBS_CHAIN)
+        if (c.n < VERBS_CHAIN - 1)
             break;
     }
     return steps;

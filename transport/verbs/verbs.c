@@ -307,6 +307,7 @@ const struct spr_transport_ops spr_transport_verbs = {
     .unusable = unusable,
     .connect = spr_tcp_connect,
     .send = spr_tcp_send,
+    .expose = verbs_expose,
     .release = verbs_release,
     .kill = verbs_kill,
     .progress = progress,

@@ -24,16 +24,23 @@
 #include "transport/verbs/wire.h"
 
 #define VERBS_SMALL_SLOTS 24u /* and as many large ones as the option says */
-/* Send work requests of a link: a message in each slot of the peer, and as many credits. */
-#define VERBS_SEND_DEPTH 64u
+/* Send work requests of a link: a message in each slot of the peer, a payload for each that is
+ * placed elsewhere, and as many credits. */
+#define VERBS_SEND_DEPTH 128u
 #define VERBS_RECEIVE_DEPTH 64u
 /* Receives that may be missing: the peer's writes into slots and its credits never need them. */
 #define VERBS_SPARE_RECEIVES (VERBS_RECEIVE_DEPTH - 2 * SPR_VERBS_SLOTS)
+/* Smaller payloads are copied, also from and to registered memory: they come back at once. */
+#define VERBS_DIRECT_BYTES 4096u
 #define VERBS_CELL_BYTES 128u /* prefix and frame header of a message that is under way */
 #define VERBS_CHAIN 16        /* work requests posted at a time */
 #define VERBS_POLL 16         /* completions taken at a time */
 /* An entry for each work request of a link, so that none can overflow. */
 #define VERBS_LINK_COMPLETIONS (VERBS_SEND_DEPTH + VERBS_RECEIVE_DEPTH)
+
+/* What a peer writes counts when the completion says so: packets may be placed in any order. */
+#define VERBS_REMOTE_WRITE                                                                         \
+    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_RELAXED_ORDERING)
 
 /* wr_id: what completed, of which link, and its number. */
 #define VERBS_RECEIVE_ID ((uint64_t)1 << 63)
@@ -73,6 +80,7 @@ struct verbs_cq {
 struct verbs_region {
     uint8_t *memory;
     size_t bytes;
+    bool writable;     /* ... by peers */
     struct ibv_mr *mr; /* NULL: not registered, or refused */
     bool refused;
 };
@@ -231,6 +239,7 @@ spr_status verbs_post_receives(struct verbs_link *l);
 /* A write with immediate of the peer has arrived. Returns the number of steps. */
 int verbs_arrived(struct verbs_transport *t, struct verbs_link *l, const struct ibv_wc *wc);
 void verbs_release(struct spr_link *link, void *token);
+bool verbs_expose(struct spr_link *link, void *memory, size_t bytes, struct spr_place *place);
 /* Could the peer be waiting for slots that it does not know to be free? */
 bool verbs_owes_credit(const struct verbs_link *l);
 
@@ -263,12 +272,14 @@ void verbs_staging_put(struct verbs_transport *t, uint8_t *buffer);
 spr_status verbs_link_memory(struct verbs_transport *t, struct verbs_link *l,
                              struct spr_error *error);
 void verbs_link_memory_free(struct verbs_link *l);
-spr_status verbs_mem_register(struct spr_transport *base, void *memory, size_t bytes);
+spr_status verbs_mem_register(struct spr_transport *base, void *memory, size_t bytes,
+                              bool writable);
 void verbs_mem_deregister(struct spr_transport *base, void *memory, size_t bytes);
 /* Register what was offered while there was no link. */
 void verbs_regions_update(struct verbs_transport *t);
-/* The registration that holds all of it, or NULL. */
-struct ibv_mr *verbs_region_find(struct verbs_transport *t, const void *data, size_t bytes);
+/* The registered region that holds all of it, or NULL. */
+const struct verbs_region *verbs_region_find(struct verbs_transport *t, const void *data,
+                                             size_t bytes);
 void verbs_regions_destroy(struct verbs_transport *t);
 
 #endif
