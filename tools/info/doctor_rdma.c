@@ -206,8 +206,9 @@ static void check_firewall(const struct report *r, struct findings *f)
     state = firewall_look(r, text, sizeof text);
     one = doctor_add(f, "firewall", state, "%s", text);
     if (state != FINDING_OK)
-        doctor_remedy(one, "nft add rule inet filter input udp dport 4791 accept; or iptables -I "
-                           "INPUT -p udp --dport 4791 -j ACCEPT");
+        doctor_remedy(one,
+                      "nft insert rule inet filter input udp dport 4791 accept; or iptables -I "
+                      "INPUT -p udp --dport 4791 -j ACCEPT");
 }
 
 void doctor_rdma(const struct report *r, const struct spr_options *options, struct findings *f)
