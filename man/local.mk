@@ -45,4 +45,7 @@ dist_docs_DATA = \
 	docs/failures.md \
 	docs/how-a-gradient-travels.md \
 	docs/testing.md \
+	docs/soft-roce.md \
+	docs/tuning.md \
+	docs/verbs-protocol.md \
 	docs/wire-format.md

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # What the documentation names exists, and what users may name is documented: options, functions, statuses, variables,
-# options of the programs (where they are built), files, links.
+# options of the programs (where they are built), files, links; README.md leads to all pages.
 # shellcheck source=tests/lint/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -49,6 +49,19 @@ options() {
         }' transport/options.c >"$findings.a"
     sed -nE 's/^\| `SPARRING_([A-Z_]+)` \| `?([^`|]*[^`| ])?`? +\| (.*) \|$/\1 | \2 | \3/p' README.md >"$findings.b"
     both transport/options.c README.md
+    # Advice on each, in the rows of docs/tuning.md.
+    sed -i 's/ .*//' "$findings.a"
+    sed -nE 's/^\| (`SPARRING_[^|]*)\|.*/\1/p' docs/tuning.md | grep -oE 'SPARRING_[A-Z_]+' | sed 's/SPARRING_//' \
+        >"$findings.b"
+    both transport/options.c docs/tuning.md
+}
+
+# README.md leads to every page.
+pages() {
+    local page
+    for page in SECURITY.md docs/*.md; do
+        grep -qF "]($page)" README.md || echo "README.md: no link to $page"
+    done
 }
 
 functions() {
@@ -127,5 +140,5 @@ paths() {
 }
 
 trap 'rm -f "$findings" "$findings".*' EXIT
-{ options; functions; statuses; program_options; variables; paths; } >"$findings"
+{ options; functions; statuses; program_options; variables; paths; pages; } >"$findings"
 lint_end "$findings"
