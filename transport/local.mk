@@ -113,6 +113,7 @@ endif
 # RDMA.
 if HAVE_VERBS
 transport_libspr_transport_la_SOURCES += \
+	transport/verbs/address.c \
 	transport/verbs/connect.c \
 	transport/verbs/device.c \
 	transport/verbs/fault.c \

@@ -90,6 +90,11 @@ void fault_census_expect(const struct fault_census *before)
         print_message("/dev/shm has %d names more than before\n", now.names - before->names);
 }
 
+bool fault_is_inside(const char *transport)
+{
+    return strcmp(transport, "shm") != 0 && strcmp(transport, "verbs") != 0;
+}
+
 bool fault_loopback(bool up)
 {
     struct ifreq lo = {.ifr_name = "lo"};

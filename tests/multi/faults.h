@@ -24,6 +24,9 @@ void fault_census_expect(const struct fault_census *before);
 /* Put this process into a network namespace of its own, with nothing but a loopback. False: not
  * allowed (it takes root or user namespaces). */
 bool fault_own_network(void);
+/* Does this transport go through the network of such a namespace? Not shared memory, and not RDMA:
+ * its devices stay outside. */
+bool fault_is_inside(const char *transport);
 /* Take the loopback of such a namespace down, or up again. */
 bool fault_loopback(bool up);
 

@@ -182,7 +182,7 @@ static void on_each(int ranks, const char *expel, void (*play)(void))
     before = fault_census_take();
     setenv("SPARRING_EXPEL", expel, 1);
     for (size_t t = 0; t < job_transport_count; t++) {
-        if (!strcmp(job_transports[t], "shm"))
+        if (!fault_is_inside(job_transports[t]))
             continue;
         start(ranks, job_transports[t]);
         play();

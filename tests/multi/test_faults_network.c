@@ -93,7 +93,7 @@ static void a_link_that_is_down_for_a_while_is_waited_for(void **state)
     need_network(state);
     for (size_t t = 0; t < job_transport_count; t++) {
         struct job job;
-        if (!strcmp(job_transports[t], "shm"))
+        if (!fault_is_inside(job_transports[t]))
             continue;
         start(&job, job_transports[t], false);
         for (int i = 0; i < fault_repeats(3, 300); i++) {
@@ -112,7 +112,7 @@ static void one_that_stays_down_ends_with_the_deadline(void **state)
     need_network(state);
     for (size_t t = 0; t < job_transport_count; t++) {
         struct job job;
-        if (!strcmp(job_transports[t], "shm"))
+        if (!fault_is_inside(job_transports[t]))
             continue;
         start(&job, job_transports[t], true);
         assert_true(fault_loopback(false));

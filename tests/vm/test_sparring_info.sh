@@ -79,6 +79,11 @@ ip link set eth0 mtu 9000
 shows "small packets are one piece of advice" '^# 0 problems, 1 piece of advice'
 shows "small packets" '^rdma-mtu +advice: rxe0 port 1 sends packets of 1024 bytes'
 
+output=$(unshare --net sh -c "ip link set lo up; $info")
+shows "another network namespace has no device" '^not usable +the RDMA devices belong to another network namespace$'
+output=$(SPARRING_LOG=warn tools/sparring-run -n 2 --emulate 1gbit -- $info 2>&1)
+shows "nor has an emulated network" '^h0 - h1 \(1\): (uring|epoll)$'
+
 ip link set eth0 down
 doctor 1
 ip link set eth0 up

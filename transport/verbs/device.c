@@ -22,6 +22,7 @@ struct search {
     struct verbs_device best;
     int score; /* of it; 0: none */
     int devices;
+    bool elsewhere;    /* some have addresses of other network namespaces only */
     char why_not[200]; /* of the last that cannot be used */
     void (*tell)(void *ctx, const struct spr_verbs_candidate *candidate); /* or NULL */
     void *ctx;
@@ -162,7 +163,7 @@ static const char *gid_kind(const struct ibv_gid_entry *e)
 }
 
 /* The score of an entry that works; 0: it does not. */
-static int weigh_gid(const struct search *s, const struct verbs_device *d, int index,
+static int weigh_gid(struct search *s, const struct verbs_device *d, int index,
                      const struct ibv_gid_entry *e)
 {
     int asked = s->options->verbs_gid, score = gid_score(s, e);
@@ -177,6 +178,11 @@ static int weigh_gid(const struct search *s, const struct verbs_device *d, int i
         tell(s, d, index, false, "no address handle can be made of it");
         return 0;
     }
+    if (e->gid_type != IBV_GID_TYPE_IB && !verbs_gid_is_here((const union ibv_gid *)&e->gid)) {
+        tell(s, d, index, false, "it is of another network namespace");
+        s->elsewhere = true;
+        return 0;
+    }
     tell(s, d, index, true, gid_kind(e));
     return score;
 }
@@ -184,6 +190,7 @@ static int weigh_gid(const struct search *s, const struct verbs_device *d, int i
 /* The best GID of a port. Returns its score. */
 static int choose_gid(struct search *s, struct verbs_device *d)
 {
+    static const char elsewhere[] = "belongs to another network namespace";
     int best = 0;
 
     for (int i = 0; i < d->port.gid_tbl_len; i++) {
@@ -199,7 +206,9 @@ static int choose_gid(struct search *s, struct verbs_device *d)
         d->gid_index = i;
         d->gid_type = e.gid_type;
     }
-    if (!best)
+    if (!best && s->elsewhere)
+        tell(s, d, -1, false, elsewhere);
+    else if (!best)
         pass_over(s, d, "has no GID that can be used");
     return best;
 }
@@ -293,6 +302,9 @@ static spr_status none_found(const struct search *s, struct spr_error *error)
 
     if (s->why_not[0])
         return spr_error_set(error, named ? SPR_ERR_INVALID : SPR_ERR_SYSTEM, -1, "%s", s->why_not);
+    if (s->elsewhere)
+        return spr_error_set(error, named ? SPR_ERR_INVALID : SPR_ERR_UNSUPPORTED, -1,
+                             "the RDMA devices belong to another network namespace");
     if (s->devices && named)
         return spr_error_set(error, SPR_ERR_INVALID, -1, "no RDMA device is called %s",
                              s->options->verbs_devices);

@@ -7,6 +7,7 @@
  *
  *   verbs.c    the operations; progress, sleeping
  *   device.c   which device, port and GID; limits; asynchronous events
+ *   address.c  GIDs of other network namespaces
  *   queue.c    completion queues, queue pairs
  *   connect.c  from the authenticated socket to a link that is up
  *   send.c     frames into slots of the peer
@@ -192,6 +193,11 @@ const char *verbs_gid_print(const union ibv_gid *gid, char *text, size_t bytes);
 /* Log what happened to the device. Returns a text when it cannot be used any more, else NULL;
  * *queue_pair: only this one, or 0. */
 const char *verbs_device_event(struct verbs_device *d, uint32_t *queue_pair);
+
+/* ---- address.c --------------------------------------------------------------------------------*/
+
+/* Is this GID of RoCE an address of the network namespace of this process? */
+bool verbs_gid_is_here(const union ibv_gid *gid);
 
 /* ---- queue.c ----------------------------------------------------------------------------------*/
 
