@@ -28,7 +28,9 @@
     X(last_allgather_ns)                                                                           \
     X(last_total_ns)                                                                               \
     X(last_union)                                                                                  \
-    X(placed_sends)
+    X(placed_sends)                                                                                \
+    X(posted_chains)                                                                               \
+    X(registrations)
 
 struct spr_counters {
 #define X(name) uint64_t name;

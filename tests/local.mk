@@ -238,6 +238,9 @@ if HAVE_VERBS
 vm_programs += tests/vm/test_verbs_faults
 VM_TESTS += tests/vm/test_verbs_faults
 tests_vm_test_verbs_faults_SOURCES = tests/vm/test_verbs_faults.c $(tcp_nodes)
+vm_programs += tests/vm/test_verbs_lanes
+VM_TESTS += tests/vm/test_verbs_lanes
+tests_vm_test_verbs_lanes_SOURCES = tests/vm/test_verbs_lanes.c $(tcp_nodes) $(job)
 endif
 EXTRA_DIST += tests/vm/run tests/vm/test_verbs_hosts.sh $(vm_scripts)
 

@@ -118,6 +118,7 @@ transport_libspr_transport_la_SOURCES += \
 	transport/verbs/device.c \
 	transport/verbs/fault.c \
 	transport/verbs/memory.c \
+	transport/verbs/region.c \
 	transport/verbs/queue.c \
 	transport/verbs/receive.c \
 	transport/verbs/send.c \

@@ -19,21 +19,22 @@ struct spr_options {
     char *congestion;     /* "" = leave the system's */
     int progress;         /* 0 thread, 1 caller */
     double timeout_s, init_timeout_s, warn_s;
-    double suspect_s, expel_s; /* no heartbeat */
-    char *guardian;            /* program; "" = none */
-    bool insecure;             /* listen beyond loopback without a secret */
-    int crc;                   /* payload CRC on TCP: SPR_CRC_... */
-    size_t eager_bytes;        /* messages up to this are sent without a grant */
-    size_t eager_window;       /* unconsumed eager bytes per link */
-    bool check_finite;         /* inputs must be finite */
-    double spin_s;             /* poll this long before sleeping, when CPUs suffice */
-    size_t zerocopy_bytes;     /* SEND_ZC from this size, off-host only; inf = never */
-    char *trace_file;          /* "" = none */
-    char *trace_dir;           /* "" = the flight recorder stays in private memory */
-    char *verbs_devices;       /* "" = all, or names, or names with ports */
-    int verbs_gid;             /* index; -1 = choose */
-    int verbs_slots;           /* large slots per peer */
-    int verbs_pkey;            /* index */
+    double suspect_s, expel_s;  /* no heartbeat */
+    char *guardian;             /* program; "" = none */
+    bool insecure;              /* listen beyond loopback without a secret */
+    int crc;                    /* payload CRC on TCP: SPR_CRC_... */
+    size_t eager_bytes;         /* messages up to this are sent without a grant */
+    size_t eager_window;        /* unconsumed eager bytes per link */
+    bool check_finite;          /* inputs must be finite */
+    double spin_s;              /* poll this long before sleeping, when CPUs suffice */
+    size_t zerocopy_bytes;      /* SEND_ZC from this size, off-host only; inf = never */
+    char *trace_file;           /* "" = none */
+    char *trace_dir;            /* "" = the flight recorder stays in private memory */
+    char *verbs_devices;        /* "" = all, or names, or names with ports */
+    int verbs_rails, verbs_qps; /* devices; queue pairs of a link on each */
+    int verbs_gid;              /* index; -1 = choose */
+    int verbs_slots;            /* large slots per peer */
+    int verbs_pkey;             /* index */
     int verbs_sl, verbs_traffic_class;
     int verbs_timeout; /* of an acknowledgement: 4.096 us * 2^n */
     int verbs_retry;   /* how often */

@@ -28,8 +28,10 @@ typedef struct spr_stats {
     /* The two steps of the last sparse collective, which follow each other, and all of it:
      * wall-clock nanoseconds from its post. */
     uint64_t last_reduce_scatter_ns, last_allgather_ns, last_total_ns;
-    uint64_t last_union;   /* entries in the last sparse result */
-    uint64_t placed_sends; /* messages written straight into the receiver's bucket (RDMA) */
+    uint64_t last_union; /* entries in the last sparse result */
+    /* RDMA: messages written straight into the receiver's bucket; chains of work requests handed to
+     * the device; regions of memory registered with it. */
+    uint64_t placed_sends, posted_chains, registrations;
 } spr_stats;
 
 /* Fill *stats. Errors: INVALID (struct_size), FORKED. Any thread. */

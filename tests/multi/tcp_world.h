@@ -21,6 +21,7 @@ struct variant {
     const struct spr_transport_ops *ops[2]; /* of even and odd ranks */
     const char *address;
     bool one_thread;
+    int rails, qps; /* verbs: devices, queue pairs on each; 0: the default */
 };
 
 extern const struct variant epoll4, epoll6, uring4, uring6, threads, mixed, verbs;

@@ -49,7 +49,7 @@ static void a_peer_that_does_not_answer_is_given_up(void **state)
     struct node *n = two_that_talk(12);
 
     (void)state;
-    verbs_qp_stop(link_of(&n[1], 0)); /* its host is gone, for all that can be seen */
+    verbs_qp_stop(&link_of(&n[1], 0)->lane[0]); /* its host is gone, for all that can be seen */
     run_until_down(&n[0]);
     assert_int_equal(n[0].peers[1].why, SPR_ERR_LINK);
     assert_non_null(strstr(n[0].peers[1].text, "retry"));
@@ -65,8 +65,8 @@ static void memory_that_was_taken_back_is_not_written(void **state)
     struct verbs_link *l = link_of(&n[1], 0);
 
     (void)state;
-    assert_int_equal(ibv_dereg_mr(l->slots_mr), 0);
-    l->slots_mr = NULL;
+    assert_int_equal(ibv_dereg_mr(l->slots_mr[0]), 0);
+    l->slots_mr[0] = NULL;
     run_until_down(&n[0]);
     assert_int_equal(n[0].peers[1].why, SPR_ERR_LINK);
     assert_non_null(strstr(n[0].peers[1].text, "remote access error"));
@@ -79,7 +79,7 @@ static void a_queue_pair_that_failed_here_ends_the_link(void **state)
     struct node *n = two_that_talk(17);
 
     (void)state;
-    verbs_qp_stop(link_of(&n[0], 1));
+    verbs_qp_stop(&link_of(&n[0], 1)->lane[0]);
     run_until_down(&n[0]);
     assert_int_equal(n[0].peers[1].why, SPR_ERR_LINK);
     assert_non_null(strstr(n[0].peers[1].text, "Flushed"));
@@ -94,11 +94,11 @@ static void memory_that_is_deregistered_while_it_is_sent_ends_the_link(void **st
     struct verbs_link *l = link_of(&n[0], 1);
 
     (void)state;
-    assert_int_equal(ibv_dereg_mr(l->cells_mr), 0);
+    assert_int_equal(ibv_dereg_mr(l->cells_mr[0]), 0);
     /* A registration of other memory in its place. */
-    l->cells_mr = verbs_of_link(l)->staging.mr;
+    l->cells_mr[0] = verbs_of_link(l)->staging.mr[0];
     run_until_down(&n[0]);
-    l->cells_mr = NULL;
+    l->cells_mr[0] = NULL;
     assert_non_null(strstr(n[0].peers[1].text, "protection"));
     run_until_down(&n[1]);
     close_nodes(n, 2);
@@ -108,16 +108,16 @@ static void memory_that_is_deregistered_while_it_is_sent_ends_the_link(void **st
 static void write_anything(struct node *n, uint32_t word, uint32_t bytes, uint64_t offset)
 {
     struct verbs_link *l = link_of(n, 0);
-    struct ibv_sge sge = {(uintptr_t)l->cells, bytes, l->cells_mr->lkey};
+    struct ibv_sge sge = {(uintptr_t)l->lane[0].cells, bytes, l->cells_mr[0]->lkey};
     struct ibv_send_wr *bad, wr = {.wr_id = 0, /* of peer 0 */
                                    .sg_list = &sge,
                                    .num_sge = 1,
                                    .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
                                    .imm_data = htonl(word)};
 
-    wr.wr.rdma.rkey = l->remote.rkey;
+    wr.wr.rdma.rkey = l->theirs.end[0].rkey;
     wr.wr.rdma.remote_addr = l->remote.address + offset;
-    assert_int_equal(ibv_post_send(l->qp, &wr, &bad), 0);
+    assert_int_equal(ibv_post_send(l->lane[0].qp, &wr, &bad), 0);
 }
 
 static void rules_are_kept(uint32_t word, uint32_t bytes, const char *text)

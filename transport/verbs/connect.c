@@ -25,19 +25,42 @@ static bool tell(struct verbs_link *l, const void *data, size_t bytes)
     return n == (ssize_t)bytes;
 }
 
-static bool send_card(struct verbs_transport *t, struct verbs_link *l)
+static bool send_card(struct verbs_link *l)
 {
     struct spr_verbs_card card = {.magic = SPR_VERBS_MAGIC,
                                   .version = SPR_VERBS_VERSION,
-                                  .link_layer = t->device.port.link_layer,
-                                  .mtu = (uint8_t)t->device.port.active_mtu,
-                                  .queue_pair = l->qp->qp_num,
-                                  .first_sequence = l->first_sequence,
-                                  .lid = t->device.port.lid,
+                                  .lanes = (uint16_t)l->lanes,
                                   .area = l->own};
 
-    memcpy(card.gid, t->device.gid.raw, sizeof card.gid);
+    for (uint32_t i = 0; i < l->lanes; i++) {
+        const struct verbs_lane *lane = &l->lane[i];
+        const struct verbs_device *d = &lane->rail->device;
+        card.end[i] = (struct spr_verbs_end){.queue_pair = lane->qp->qp_num,
+                                             .first_sequence = lane->first_sequence,
+                                             .lid = d->port.lid,
+                                             .link_layer = d->port.link_layer,
+                                             .mtu = (uint8_t)d->port.active_mtu,
+                                             .rkey = l->slots_mr[lane->rail->number]->rkey};
+        memcpy(card.end[i].gid, d->gid.raw, sizeof card.end[i].gid);
+    }
     return tell(l, &card, sizeof card);
+}
+
+/* Queue pairs with their receives, on the rails in turns. */
+static spr_status make_lanes(struct verbs_transport *t, struct verbs_link *l,
+                             struct spr_error *error)
+{
+    spr_status status = SPR_OK;
+
+    for (; l->lanes < verbs_lanes(t) && status == SPR_OK; l->lanes++) {
+        struct verbs_lane *lane = &l->lane[l->lanes];
+        lane->rail = &t->rail[l->lanes % t->rails];
+        status = verbs_qp_create(t, lane, error);
+        lane->unposted = VERBS_RECEIVE_DEPTH;
+        if (status == SPR_OK)
+            status = verbs_post_receives(l, lane);
+    }
+    return status;
 }
 
 spr_status verbs_attach(struct spr_tcp *tcp, struct spr_tcp_link *tl)
@@ -56,16 +79,12 @@ spr_status verbs_attach(struct spr_tcp *tcp, struct spr_tcp_link *tl)
     verbs_regions_update(t);
     status = verbs_link_memory(t, l, &error);
     if (status == SPR_OK)
-        status = verbs_qp_create(t, l, &error);
-    if (status == SPR_OK) {
-        l->unposted = VERBS_RECEIVE_DEPTH;
-        status = verbs_post_receives(l);
-    }
+        status = make_lanes(t, l, &error);
     if (status == SPR_OK && epoll_ctl(t->epoll_fd, EPOLL_CTL_ADD, tl->fd, &ev))
         status = SPR_ERR_SYSTEM;
     if (status)
         verbs_fail(t, l, status, "%s", error.text[0] ? error.text : "cannot set up a queue pair");
-    else if (!send_card(t, l))
+    else if (!send_card(l))
         verbs_fail(t, l, SPR_ERR_LINK, "connection lost while queue pairs are connected");
     return SPR_IN_PROGRESS;
 }
@@ -84,29 +103,38 @@ static const char *check_area(const struct spr_verbs_area *a)
     return a->address > UINT64_MAX - spr_verbs_area_bytes(a) ? "address of slots" : NULL;
 }
 
-static const char *check_card(const struct verbs_transport *t, const struct spr_verbs_card *c)
+/* As many queue pairs as both have are connected. */
+static const char *check_card(struct verbs_link *l)
 {
+    const struct spr_verbs_card *c = &l->theirs;
+
     if (c->magic != SPR_VERBS_MAGIC || c->version != SPR_VERBS_VERSION)
         return "version";
-    if (c->link_layer != t->device.port.link_layer)
-        return "link layer";
-    if (c->mtu < IBV_MTU_256 || c->mtu > IBV_MTU_4096)
-        return "MTU";
+    if (c->lanes < 1 || c->lanes > VERBS_LANES)
+        return "number";
+    l->lanes = c->lanes < l->lanes ? c->lanes : l->lanes;
+    for (uint32_t i = 0; i < l->lanes; i++) {
+        if (c->end[i].link_layer != l->lane[i].rail->device.port.link_layer)
+            return "link layer";
+        if (c->end[i].mtu < IBV_MTU_256 || c->end[i].mtu > IBV_MTU_4096)
+            return "MTU";
+    }
     return check_area(&c->area);
 }
 
 static int take_card(struct verbs_transport *t, struct verbs_link *l)
 {
-    const char ready = SPR_VERBS_READY, *wrong = check_card(t, &l->theirs);
+    const char ready = SPR_VERBS_READY, *wrong = check_card(l);
     struct spr_error error = {0};
-    spr_status status;
+    spr_status status = SPR_OK;
 
     if (wrong) {
-        verbs_fail(t, l, SPR_ERR_PROTO, "the %s of its queue pair makes no sense here", wrong);
+        verbs_fail(t, l, SPR_ERR_PROTO, "the %s of its queue pairs makes no sense here", wrong);
         return 1;
     }
     l->remote = l->theirs.area;
-    status = verbs_qp_connect(t, l, &error);
+    for (uint32_t i = 0; i < l->lanes && status == SPR_OK; i++)
+        status = verbs_qp_connect(t, l, i, &error);
     if (status)
         verbs_fail(t, l, status, "%s", error.text);
     else if (!tell(l, &ready, 1))
@@ -122,10 +150,15 @@ void verbs_up(struct verbs_transport *t, struct verbs_link *l)
 
     l->phase = VERBS_UP;
     t->unfinished--;
-    spr_debug(SPR_SUB_NET, "verbs: rank %d: %s, queue pair %u, to GID %s, queue pair %u",
-              l->tcp.link.peer, verbs_device_print(&t->device, local, sizeof local), l->qp->qp_num,
-              verbs_gid_print((const union ibv_gid *)l->theirs.gid, remote, sizeof remote),
-              l->theirs.queue_pair);
+    for (uint32_t i = 0; i < l->lanes; i++) {
+        const struct verbs_lane *lane = &l->lane[i];
+        const struct spr_verbs_end *to = &l->theirs.end[i];
+        spr_debug(SPR_SUB_NET, "verbs: rank %d: %s, queue pair %u, to GID %s, queue pair %u",
+                  l->tcp.link.peer, verbs_device_print(&lane->rail->device, local, sizeof local),
+                  lane->qp->qp_num,
+                  verbs_gid_print((const union ibv_gid *)to->gid, remote, sizeof remote),
+                  to->queue_pair);
+    }
     spr_tcp_up(&l->tcp);
 }
 
@@ -174,7 +207,8 @@ void verbs_detach(struct verbs_transport *t, struct verbs_link *l)
 {
     if (l->phase == VERBS_NONE)
         return;
-    verbs_qp_destroy(l);
+    for (uint32_t i = 0; i < VERBS_LANES; i++)
+        verbs_qp_destroy(&l->lane[i]);
     verbs_link_memory_free(l);
     spr_list_remove(&l->hungry);
     t->link_count--;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Which device, port and GID. Every candidate is tried by making an address handle of it: tables of
- * GIDs hold entries of interfaces that are down, or that belong to another network namespace.
+ * Which devices, ports and GIDs. Every candidate is tried by making an address handle of it: tables
+ * of GIDs hold entries of interfaces that are down, or that belong to another network namespace.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,8 +20,9 @@
 struct search {
     const struct spr_options *options;
     const struct spr_tcp_interface *interface;
-    struct verbs_device best;
-    int score; /* of it; 0: none */
+    struct verbs_device best[VERBS_RAILS]; /* the best first */
+    int score[VERBS_RAILS];
+    uint32_t count, most;
     int devices;
     bool elsewhere;    /* some have addresses of other network namespaces only */
     char why_not[200]; /* of the last that cannot be used */
@@ -220,10 +222,10 @@ static const char *port_unusable(const struct ibv_port_attr *p)
     return p->state == IBV_PORT_ACTIVE ? NULL : "is not active";
 }
 
-/* All ports of an open device; true: one of them is the best so far. */
-static bool try_ports(struct search *s, struct verbs_device *d)
+/* The best port of an open device; returns its score, 0: none. */
+static int try_ports(struct search *s, struct verbs_device *d, struct verbs_device *chosen)
 {
-    bool taken = false;
+    int best = 0;
 
     for (uint8_t port = 1; port <= d->limits.phys_port_cnt; port++) {
         const char *why;
@@ -240,22 +242,39 @@ static bool try_ports(struct search *s, struct verbs_device *d)
             continue;
         }
         score = choose_gid(s, d);
-        if (score > s->score) {
-            if (s->score && s->best.context != d->context)
-                verbs_device_close(&s->best);
-            s->best = *d;
-            s->score = score;
-            taken = true;
+        if (score > best) {
+            best = score;
+            *chosen = *d;
         }
     }
-    return taken;
+    return best;
+}
+
+/* Among the best so far, the one of the lowest score is let go. */
+static void take_if_good(struct search *s, struct verbs_device *d, int score)
+{
+    uint32_t at = s->count;
+
+    while (at > 0 && s->score[at - 1] < score)
+        at--;
+    if (at == s->most) {
+        verbs_device_close(d);
+        return;
+    }
+    if (s->count == s->most)
+        verbs_device_close(&s->best[--s->count]);
+    memmove(&s->best[at + 1], &s->best[at], (s->count - at) * sizeof *s->best);
+    memmove(&s->score[at + 1], &s->score[at], (s->count - at) * sizeof *s->score);
+    s->best[at] = *d;
+    s->score[at] = score;
+    s->count++;
 }
 
 static void try_device(struct search *s, struct ibv_device *device)
 {
-    struct verbs_device d = {0};
-
+    struct verbs_device d = {0}, chosen;
     char why[160];
+    int score;
 
     snprintf(d.name, sizeof d.name, "%s", ibv_get_device_name(device));
     if (device->transport_type != IBV_TRANSPORT_IB) {
@@ -276,7 +295,10 @@ static void try_device(struct search *s, struct ibv_device *device)
         verbs_device_close(&d);
         return;
     }
-    if (!try_ports(s, &d))
+    score = try_ports(s, &d, &chosen);
+    if (score)
+        take_if_good(s, &chosen, score);
+    else
         verbs_device_close(&d);
 }
 
@@ -337,25 +359,40 @@ static spr_status look_for_best(struct search *s, struct spr_error *error)
         try_device(s, list[i]);
     if (list)
         ibv_free_device_list(list);
-    return s->score ? SPR_OK : none_found(s, error);
+    return s->count ? SPR_OK : none_found(s, error);
 }
 
-spr_status verbs_device_open(struct verbs_device *d, const struct spr_options *options,
-                             const struct spr_tcp_interface *interface, struct spr_error *error)
+/* Both ends of a rail are the devices of the same place in this order, so it is not that in which
+ * the kernel lists them. */
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct verbs_device *)a)->name, ((const struct verbs_device *)b)->name);
+}
+
+spr_status verbs_devices_open(struct verbs_device *d, uint32_t most, uint32_t *count,
+                              const struct spr_options *options,
+                              const struct spr_tcp_interface *interface, struct spr_error *error)
 {
     struct search s = {.options = options, .interface = interface};
-    spr_status status = look_for_best(&s, error);
+    spr_status status;
 
+    *count = 0;
+    s.most = (uint32_t)options->verbs_rails < most ? (uint32_t)options->verbs_rails : most;
+    status = look_for_best(&s, error);
     if (status)
         return status;
-    *d = s.best;
-    status = start_events(d, error);
-    if (status) {
-        verbs_device_close(d);
-        return status;
+    qsort(&s.best[1], s.count - 1, sizeof *s.best, by_name);
+    for (uint32_t i = 0; i < s.count && status == SPR_OK; i++) {
+        status = start_events(&s.best[i], error);
+        if (status == SPR_OK)
+            verbs_inline_probe(&s.best[i]);
     }
-    verbs_inline_probe(d);
-    return SPR_OK;
+    for (uint32_t i = 0; i < s.count; i++)
+        if (status)
+            verbs_device_close(&s.best[i]);
+        else
+            d[(*count)++] = s.best[i];
+    return status;
 }
 
 spr_status
@@ -364,15 +401,15 @@ spr_verbs_survey(const struct spr_options *options, const struct spr_tcp_interfa
                  void *ctx, char *chosen, size_t bytes, struct spr_error *error)
 {
     struct search s = {
-        .options = options, .interface = interface, .tell = tell_candidate, .ctx = ctx};
+        .options = options, .interface = interface, .most = 1, .tell = tell_candidate, .ctx = ctx};
     spr_status status = look_for_best(&s, error);
 
     if (status == SPR_OK) {
-        struct spr_verbs_candidate c = {s.best.name, s.best.port_number, s.best.gid_index, true,
-                                        true,        "the best"};
-        verbs_device_print(&s.best, chosen, bytes);
+        struct spr_verbs_candidate c = {
+            s.best[0].name, s.best[0].port_number, s.best[0].gid_index, true, true, "the best"};
+        verbs_device_print(&s.best[0], chosen, bytes);
         tell_candidate(ctx, &c);
-        verbs_device_close(&s.best);
+        verbs_device_close(&s.best[0]);
     }
     return status;
 }

@@ -44,7 +44,8 @@ static void stop(struct verbs_transport *t, struct verbs_link *l)
 {
     if (l->tcp.fd >= 0)
         (void)epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, l->tcp.fd, NULL);
-    verbs_qp_stop(l);
+    for (uint32_t i = 0; i < VERBS_LANES; i++)
+        verbs_qp_stop(&l->lane[i]);
     spr_list_remove(&l->hungry);
     t->unfinished += l->phase == VERBS_UP;
     l->phase = VERBS_ENDING;
@@ -90,6 +91,7 @@ static bool at_end_of_file(const struct verbs_link *l)
 void verbs_wc_failed(struct verbs_transport *t, struct verbs_link *l, const struct ibv_wc *wc)
 {
     char local[VERBS_DEVICE_TEXT], remote[VERBS_GID_TEXT];
+    uint32_t lane = verbs_wc_lane(wc);
 
     if (l->phase == VERBS_ENDING || l->phase == VERBS_OVER)
         return;
@@ -98,26 +100,29 @@ void verbs_wc_failed(struct verbs_transport *t, struct verbs_link *l, const stru
         return;
     }
     /* The opcode of a failed completion is not valid: what was posted is. */
-    verbs_fail(t, l, SPR_ERR_LINK, "%s: %s (vendor error %#x), %s to GID %s: %s",
-               wc->wr_id & VERBS_RECEIVE_ID ? "receive" : "RDMA write",
-               ibv_wc_status_str(wc->status), wc->vendor_err,
-               verbs_device_print(&t->device, local, sizeof local),
-               verbs_gid_print((const union ibv_gid *)l->theirs.gid, remote, sizeof remote),
-               hint_of(wc->status));
+    verbs_fail(
+        t, l, SPR_ERR_LINK, "%s: %s (vendor error %#x), %s to GID %s: %s",
+        wc->wr_id & VERBS_RECEIVE_ID ? "receive" : "RDMA write", ibv_wc_status_str(wc->status),
+        wc->vendor_err, verbs_device_print(&l->lane[lane].rail->device, local, sizeof local),
+        verbs_gid_print((const union ibv_gid *)l->theirs.end[lane].gid, remote, sizeof remote),
+        hint_of(wc->status));
 }
 
 int verbs_drain(struct verbs_transport *t, struct verbs_link *l)
 {
     int steps = 0;
 
-    if (l->wr_first != l->wr_next && spr_now_ns(t->tcp.base.params.clock) < l->drain_ns) {
+    if (verbs_under_way(l) && spr_now_ns(t->tcp.base.params.clock) < l->drain_ns) {
         spr_tcp_wake(&t->tcp, &l->tcp); /* look again */
         return 0;
     }
-    if (l->wr_first != l->wr_next) {
+    for (uint32_t i = 0; i < VERBS_LANES; i++) {
+        struct verbs_lane *lane = &l->lane[i];
+        if (lane->wr_first == lane->wr_next)
+            continue;
         /* Nothing of it is under way after this. */
-        verbs_qp_destroy(l);
-        steps += verbs_completed(t, l, l->wr_next - 1, false);
+        verbs_qp_destroy(lane);
+        steps += verbs_completed(t, l, lane, lane->wr_next - 1, false);
     }
     l->phase = VERBS_OVER;
     t->unfinished--;
@@ -138,7 +143,7 @@ void verbs_kill(struct spr_link *link)
     if (l->phase != VERBS_NONE && l->phase != VERBS_ENDING && l->phase != VERBS_OVER)
         stop(t, l);
     /* An end of file would mean that all has been sent. */
-    if (l->tcp.fd >= 0 && l->wr_first != l->wr_next)
+    if (l->tcp.fd >= 0 && verbs_under_way(l))
         spr_tcp_reset(l->tcp.fd);
     if (!spr_tcp_cut(&l->tcp) || l->tcp.fd < 0)
         return;

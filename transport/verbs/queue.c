@@ -2,8 +2,8 @@
  *
  * Completion queues and queue pairs.
  *
- * Sends and receives of a link complete in the same queue, so that what arrived before a failure is
- * seen before it. A completion queue serves as many links as it has room for all their work
+ * Sends and receives of a lane complete in the same queue, so that what arrived before a failure is
+ * seen before it. A completion queue serves as many lanes as it has room for all their work
  * requests: it cannot overflow. (soft-RoCE would drop completions silently.)
  */
 #include <errno.h>
@@ -51,97 +51,104 @@ void verbs_inline_probe(struct verbs_device *d)
         (void)ibv_destroy_cq(cq);
 }
 
-/* A completion queue with room for one more link; made for as many as may come. */
-static struct verbs_cq *find_cq(struct verbs_transport *t, struct spr_error *error)
+/* A completion queue with room for one more lane; made for as many as may come. */
+static struct verbs_cq *find_cq(const struct verbs_transport *t, struct verbs_rail *rail,
+                                struct spr_error *error)
 {
-    uint32_t most = (uint32_t)spr_min_size((size_t)t->device.limits.max_cqe, MOST_COMPLETIONS);
-    uint32_t links = most / VERBS_LINK_COMPLETIONS, peers = (uint32_t)t->tcp.base.params.size - 1;
+    const struct verbs_device *d = &rail->device;
+    uint32_t most = (uint32_t)spr_min_size((size_t)d->limits.max_cqe, MOST_COMPLETIONS);
+    uint32_t peers = (uint32_t)t->tcp.base.params.size - 1;
+    uint32_t expected = peers * (uint32_t)t->tcp.base.params.options->verbs_qps;
+    uint32_t lanes = most / VERBS_LANE_COMPLETIONS;
     struct verbs_cq *c, **more;
 
-    if (t->cq_count > 0 && t->cqs[t->cq_count - 1]->links < t->cqs[t->cq_count - 1]->most_links)
-        return t->cqs[t->cq_count - 1];
-    links = links < peers ? links : peers;
-    links = links ? links : 1;
-    more = spr_realloc(t->cqs, (t->cq_count + 1) * sizeof *t->cqs);
+    c = rail->cq_count > 0 ? rail->cqs[rail->cq_count - 1] : NULL;
+    if (c && c->lanes < c->most_lanes)
+        return c;
+    lanes = lanes < expected ? lanes : expected;
+    lanes = lanes ? lanes : 1;
+    more = spr_realloc(rail->cqs, (rail->cq_count + 1) * sizeof *rail->cqs);
     if (more)
-        t->cqs = more;
+        rail->cqs = more;
     c = more ? spr_calloc(1, sizeof *c) : NULL;
     if (!c) {
         spr_error_set(error, SPR_ERR_NOMEM, -1, "no memory for a completion queue");
         return NULL;
     }
-    c->cq = ibv_create_cq(t->device.context, (int)(links * VERBS_LINK_COMPLETIONS), c,
-                          t->device.channel, 0);
+    c->cq = ibv_create_cq(d->context, (int)(lanes * VERBS_LANE_COMPLETIONS), c, d->channel, 0);
     if (!c->cq) {
         spr_error_errno(error, SPR_ERR_SYSTEM, -1, errno,
-                        "%s refuses a completion queue of %u entries", t->device.name,
-                        links * VERBS_LINK_COMPLETIONS);
+                        "%s refuses a completion queue of %u entries", d->name,
+                        lanes * VERBS_LANE_COMPLETIONS);
         spr_free(c);
         return NULL;
     }
-    c->most_links = links;
-    t->cqs[t->cq_count++] = c;
+    c->most_lanes = lanes;
+    rail->cqs[rail->cq_count++] = c;
     return c;
 }
 
-spr_status verbs_qp_create(struct verbs_transport *t, struct verbs_link *l, struct spr_error *error)
+spr_status verbs_qp_create(struct verbs_transport *t, struct verbs_lane *lane,
+                           struct spr_error *error)
 {
-    struct verbs_device *d = &t->device;
+    const struct verbs_device *d = &lane->rail->device;
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
                                .pkey_index = (uint16_t)t->tcp.base.params.options->verbs_pkey,
                                .port_num = d->port_number,
                                .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
-    struct verbs_cq *c = find_cq(t, error);
+    struct verbs_cq *c = find_cq(t, lane->rail, error);
     int failed;
 
     if (!c)
         return SPR_ERR_SYSTEM;
-    l->qp = make_qp(d, c->cq, d->inline_bytes);
-    if (!l->qp)
+    lane->qp = make_qp(d, c->cq, d->inline_bytes);
+    if (!lane->qp)
         return spr_error_errno(error, SPR_ERR_SYSTEM, -1, errno, "%s refuses a queue pair",
                                d->name);
-    l->cq = c;
-    c->links++;
-    failed = ibv_modify_qp(l->qp, &attr,
+    lane->cq = c;
+    c->lanes++;
+    failed = ibv_modify_qp(lane->qp, &attr,
                            IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
     if (failed)
         return spr_error_errno(error, SPR_ERR_SYSTEM, -1, failed,
                                "%s refuses a queue pair (pkey index %d)", d->name,
                                t->tcp.base.params.options->verbs_pkey);
     /* Random, so that packets of an earlier connection are not taken for ours. */
-    l->first_sequence = spr_hash_u32(spr_monotonic_ns() ^ l->qp->qp_num) & 0xffffff;
+    lane->first_sequence = spr_hash_u32(spr_monotonic_ns() ^ lane->qp->qp_num) & 0xffffff;
     return SPR_OK;
 }
 
-static void set_path(const struct verbs_transport *t, const struct verbs_link *l,
-                     struct ibv_ah_attr *ah)
+static void set_path(const struct spr_options *o, const struct verbs_device *d,
+                     const struct spr_verbs_end *to, struct ibv_ah_attr *ah)
 {
-    const struct spr_options *o = t->tcp.base.params.options;
-    bool ethernet = t->device.port.link_layer == IBV_LINK_LAYER_ETHERNET;
+    bool ethernet = d->port.link_layer == IBV_LINK_LAYER_ETHERNET;
 
-    *ah = (struct ibv_ah_attr){.port_num = t->device.port_number,
+    *ah = (struct ibv_ah_attr){.port_num = d->port_number,
                                .sl = (uint8_t)o->verbs_sl,
-                               .dlid = l->theirs.lid,
+                               .dlid = to->lid,
                                .is_global = ethernet || o->verbs_gid >= 0};
-    memcpy(ah->grh.dgid.raw, l->theirs.gid, sizeof ah->grh.dgid.raw);
-    ah->grh.sgid_index = (uint8_t)t->device.gid_index;
+    memcpy(ah->grh.dgid.raw, to->gid, sizeof ah->grh.dgid.raw);
+    ah->grh.sgid_index = (uint8_t)d->gid_index;
     ah->grh.hop_limit = HOP_LIMIT;
     ah->grh.traffic_class = (uint8_t)o->verbs_traffic_class;
 }
 
-spr_status verbs_qp_connect(struct verbs_transport *t, struct verbs_link *l,
+spr_status verbs_qp_connect(struct verbs_transport *t, struct verbs_link *l, uint32_t number,
                             struct spr_error *error)
 {
     const struct spr_options *o = t->tcp.base.params.options;
-    uint8_t mtu = (uint8_t)t->device.port.active_mtu;
+    const struct spr_verbs_end *to = &l->theirs.end[number];
+    const struct verbs_lane *lane = &l->lane[number];
+    const struct verbs_device *d = &lane->rail->device;
+    uint8_t mtu = (uint8_t)d->port.active_mtu;
     struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR,
-                              .path_mtu = (enum ibv_mtu)(l->theirs.mtu < mtu ? l->theirs.mtu : mtu),
-                              .dest_qp_num = l->theirs.queue_pair,
-                              .rq_psn = l->theirs.first_sequence,
+                              .path_mtu = (enum ibv_mtu)(to->mtu < mtu ? to->mtu : mtu),
+                              .dest_qp_num = to->queue_pair,
+                              .rq_psn = to->first_sequence,
                               .max_dest_rd_atomic = 1,
                               .min_rnr_timer = RNR_TIMER};
     struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS,
-                              .sq_psn = l->first_sequence,
+                              .sq_psn = lane->first_sequence,
                               .timeout = (uint8_t)o->verbs_timeout,
                               .retry_cnt = (uint8_t)o->verbs_retry,
                               .rnr_retry = RNR_RETRIES,
@@ -149,82 +156,93 @@ spr_status verbs_qp_connect(struct verbs_transport *t, struct verbs_link *l,
     char gid[VERBS_GID_TEXT];
     int failed;
 
-    set_path(t, l, &rtr.ah_attr);
-    failed = ibv_modify_qp(l->qp, &rtr,
+    set_path(o, d, to, &rtr.ah_attr);
+    failed = ibv_modify_qp(lane->qp, &rtr,
                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                                IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
     if (!failed)
-        failed = ibv_modify_qp(l->qp, &rts,
+        failed = ibv_modify_qp(lane->qp, &rts,
                                IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                                    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
     if (!failed)
         return SPR_OK;
     return spr_error_errno(error, SPR_ERR_LINK, l->tcp.link.peer, failed,
-                           "%s cannot connect to GID %s of rank %d", t->device.name,
-                           verbs_gid_print((const union ibv_gid *)l->theirs.gid, gid, sizeof gid),
+                           "%s cannot connect to GID %s of rank %d", d->name,
+                           verbs_gid_print((const union ibv_gid *)to->gid, gid, sizeof gid),
                            l->tcp.link.peer);
 }
 
-void verbs_qp_stop(struct verbs_link *l)
+void verbs_qp_stop(struct verbs_lane *lane)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
-    if (l->qp)
-        (void)ibv_modify_qp(l->qp, &attr, IBV_QP_STATE);
+    if (lane->qp)
+        (void)ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE);
 }
 
-void verbs_qp_destroy(struct verbs_link *l)
+void verbs_qp_destroy(struct verbs_lane *lane)
 {
-    if (l->qp)
-        (void)ibv_destroy_qp(l->qp);
-    l->qp = NULL;
-    if (l->cq)
-        l->cq->links--;
-    l->cq = NULL;
+    if (lane->qp)
+        (void)ibv_destroy_qp(lane->qp);
+    lane->qp = NULL;
+    if (lane->cq)
+        lane->cq->lanes--;
+    lane->cq = NULL;
 }
 
-void verbs_cqs_destroy(struct verbs_transport *t)
+void verbs_cqs_destroy(struct verbs_rail *rail)
 {
-    verbs_disarm(t);
-    for (uint32_t i = 0; i < t->cq_count; i++) {
-        (void)ibv_destroy_cq(t->cqs[i]->cq);
-        spr_free(t->cqs[i]);
+    verbs_disarm(rail);
+    for (uint32_t i = 0; i < rail->cq_count; i++) {
+        (void)ibv_destroy_cq(rail->cqs[i]->cq);
+        spr_free(rail->cqs[i]);
     }
-    spr_free(t->cqs);
-    t->cqs = NULL;
-    t->cq_count = 0;
+    spr_free(rail->cqs);
+    rail->cqs = NULL;
+    rail->cq_count = 0;
+}
+
+static int poll_rail(struct verbs_rail *rail, struct ibv_wc *wc, int most)
+{
+    int n = 0;
+
+    for (uint32_t i = 0; i < rail->cq_count && n < most; i++) {
+        int taken = ibv_poll_cq(rail->cqs[i]->cq, most - n, wc + n);
+        n += taken > 0 ? taken : 0;
+    }
+    return n;
 }
 
 int verbs_poll(struct verbs_transport *t, struct ibv_wc *wc, int most)
 {
     int n = 0;
 
-    for (uint32_t i = 0; i < t->cq_count && n < most; i++) {
-        int taken = ibv_poll_cq(t->cqs[i]->cq, most - n, wc + n);
-        n += taken > 0 ? taken : 0;
-    }
+    for (uint32_t i = 0; i < t->rails && n < most; i++)
+        n += poll_rail(&t->rail[i], wc + n, most - n);
     return n;
 }
 
 bool verbs_arm(struct verbs_transport *t)
 {
-    for (uint32_t i = 0; i < t->cq_count; i++) {
-        struct verbs_cq *c = t->cqs[i];
-        if (!c->armed && ibv_req_notify_cq(c->cq, 0))
-            return false;
-        c->armed = true;
+    for (uint32_t r = 0; r < t->rails; r++) {
+        for (uint32_t i = 0; i < t->rail[r].cq_count; i++) {
+            struct verbs_cq *c = t->rail[r].cqs[i];
+            if (!c->armed && ibv_req_notify_cq(c->cq, 0))
+                return false;
+            c->armed = true;
+        }
     }
     return true;
 }
 
-void verbs_disarm(struct verbs_transport *t)
+void verbs_disarm(struct verbs_rail *rail)
 {
     struct ibv_cq *cq;
     void *context;
 
-    if (!t->device.channel)
+    if (!rail->device.channel)
         return;
-    while (ibv_get_cq_event(t->device.channel, &cq, &context) == 0) {
+    while (ibv_get_cq_event(rail->device.channel, &cq, &context) == 0) {
         struct verbs_cq *c = context;
         c->armed = false;
         /* Takes a lock; nobody destroys a queue meanwhile. */

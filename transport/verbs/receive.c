@@ -3,27 +3,29 @@
  * Frames out of the own slots. That a frame has arrived is known from the completion, never from
  * looking at the slot. The peer can write the slot at any time: what decides is read once. The
  * payload of a frame that is PLACED is where this rank let the peer write, written before the frame
- * on the same queue pair, so it is all there.
+ * on the same queue pair, so it is all there. Frames are taken in the order of their numbers, since
+ * one lane may be quicker than another.
  */
 #include <arpa/inet.h>
 #include <string.h>
 
 #include "transport/verbs/verbs.h"
 
-spr_status verbs_post_receives(struct verbs_link *l)
+spr_status verbs_post_receives(struct verbs_link *l, struct verbs_lane *lane)
 {
     struct ibv_recv_wr chain[VERBS_RECEIVE_DEPTH], *bad;
-    uint32_t n = l->unposted;
+    uint64_t id = VERBS_RECEIVE_ID | (uint64_t)(lane - l->lane) << VERBS_LANE_BIT |
+                  (uint64_t)l->tcp.link.peer << 32;
+    uint32_t n = lane->unposted;
 
     if (n == 0)
         return SPR_OK;
     /* They only count: a write with immediate says itself where it goes. */
     for (uint32_t i = 0; i < n; i++)
-        chain[i] = (struct ibv_recv_wr){.wr_id = VERBS_RECEIVE_ID | (uint32_t)l->tcp.link.peer,
-                                        .next = i + 1 < n ? &chain[i + 1] : NULL};
-    if (ibv_post_recv(l->qp, chain, &bad))
+        chain[i] = (struct ibv_recv_wr){.wr_id = id, .next = i + 1 < n ? &chain[i + 1] : NULL};
+    if (ibv_post_recv(lane->qp, chain, &bad))
         return SPR_ERR_SYSTEM;
-    l->unposted = 0;
+    lane->unposted = 0;
     return SPR_OK;
 }
 
@@ -67,12 +69,15 @@ void verbs_release(struct spr_link *link, void *token)
 bool verbs_expose(struct spr_link *link, void *memory, size_t bytes, struct spr_place *place)
 {
     struct verbs_transport *t = verbs_of(link->transport);
+    const struct verbs_link *l = verbs_link_of(spr_tcp_link_of(link));
     const struct verbs_region *r =
         bytes >= VERBS_DIRECT_BYTES ? verbs_region_find(t, memory, bytes) : NULL;
 
     if (!r || !r->writable)
         return false;
-    *place = (struct spr_place){.address = (uintptr_t)memory, .keys = {r->mr->rkey}};
+    *place = (struct spr_place){.address = (uintptr_t)memory};
+    for (uint32_t i = 0; i < l->lanes; i++)
+        place->keys[i] = r->mr[l->lane[i].rail->number]->rkey;
     return true;
 }
 
@@ -92,8 +97,7 @@ static int deliver(struct verbs_transport *t, struct verbs_link *l, uint32_t slo
     void *token = NULL;
     spr_status status;
 
-    /* Until the upcalls are over, and longer when it is borrowed. */
-    l->held |= 1u << slot;
+    /* The slot is held until the upcalls are over, and longer when it is borrowed. */
     status = p->events->header(&l->tcp.link, f, &rx);
     if (l->tcp.over)
         return 1;
@@ -117,36 +121,74 @@ static int deliver(struct verbs_transport *t, struct verbs_link *l, uint32_t slo
     return 1;
 }
 
+/* The next one in order. What the prefix says was checked when it arrived. */
 static int take_message(struct verbs_transport *t, struct verbs_link *l, uint32_t slot,
                         uint32_t bytes)
 {
-    const uint8_t *message;
-    struct spr_verbs_prefix prefix;
+    const uint8_t *message = l->memory + spr_verbs_slot_offset(&l->own, slot) + SPR_VERBS_LEAD;
     struct spr_frame f;
     bool placed;
 
-    if (slot >= spr_verbs_slot_count(&l->own) || (l->held & 1u << slot))
-        return broken(t, l, "wrote to a slot that it does not have");
-    if (bytes < SPR_VERBS_HEAD || bytes > spr_verbs_slot_bytes(&l->own, slot) - SPR_VERBS_LEAD)
-        return broken(t, l, "a message does not fit its slot");
-    message = l->memory + spr_verbs_slot_offset(&l->own, slot) + SPR_VERBS_LEAD;
-    memcpy(&prefix, message, sizeof prefix);
-    memcpy(&f, message + sizeof prefix, sizeof f);
+    memcpy(&f, message + sizeof(struct spr_verbs_prefix), sizeof f);
     placed = f.flags & SPR_FRAME_PLACED;
-    if ((placed ? 0 : f.bytes) != bytes - SPR_VERBS_HEAD || prefix.number != l->rx_number ||
-        prefix.zero)
+    if ((placed ? 0 : f.bytes) != bytes - SPR_VERBS_HEAD)
         return broken(t, l, "a message is not what was announced");
-    l->rx_number++;
-    if (!verbs_given_back(l, prefix.given_back))
-        return broken(t, l, "gave back a slot that it did not have");
     return deliver(t, l, slot, &f, placed ? NULL : message + SPR_VERBS_HEAD);
+}
+
+/* Note that it is there. False: it cannot be. */
+static bool note_message(struct verbs_transport *t, struct verbs_link *l, uint32_t lane,
+                         uint32_t slot, uint32_t bytes)
+{
+    struct spr_verbs_prefix prefix;
+    struct verbs_arrival *a;
+    const char *wrong = NULL;
+
+    if (slot >= spr_verbs_slot_count(&l->own) || (l->held & 1u << slot)) {
+        broken(t, l, "wrote to a slot that it does not have");
+        return false;
+    }
+    if (bytes < SPR_VERBS_HEAD || bytes > spr_verbs_slot_bytes(&l->own, slot) - SPR_VERBS_LEAD) {
+        broken(t, l, "a message does not fit its slot");
+        return false;
+    }
+    memcpy(&prefix, l->memory + spr_verbs_slot_offset(&l->own, slot) + SPR_VERBS_LEAD,
+           sizeof prefix);
+    a = &l->arrival[prefix.number % VERBS_WINDOW];
+    if (prefix.number - l->rx_number >= VERBS_WINDOW || a->there || prefix.zero)
+        wrong = "a message is not what was announced";
+    else if (lane == 0 && !verbs_given_back(l, prefix.given_back))
+        wrong = "gave back a slot that it did not have";
+    if (wrong) {
+        broken(t, l, wrong);
+        return false;
+    }
+    l->held |= 1u << slot;
+    *a = (struct verbs_arrival){true, slot, bytes};
+    return true;
+}
+
+static int arrived_message(struct verbs_transport *t, struct verbs_link *l, uint32_t lane,
+                           uint32_t slot, uint32_t bytes)
+{
+    struct verbs_arrival *a;
+    int steps = 1;
+
+    if (!note_message(t, l, lane, slot, bytes))
+        return steps;
+    while (l->phase == VERBS_UP && (a = &l->arrival[l->rx_number % VERBS_WINDOW])->there) {
+        a->there = false;
+        l->rx_number++;
+        steps += take_message(t, l, a->slot, a->bytes);
+    }
+    return steps;
 }
 
 int verbs_arrived(struct verbs_transport *t, struct verbs_link *l, const struct ibv_wc *wc)
 {
-    uint32_t word = ntohl(wc->imm_data);
+    uint32_t word = ntohl(wc->imm_data), lane = verbs_wc_lane(wc);
 
-    l->unposted++;
+    l->lane[lane].unposted++;
     /* The peer sends only when both ends are ready. */
     if (l->phase == VERBS_READY)
         verbs_up(t, l);
@@ -155,8 +197,8 @@ int verbs_arrived(struct verbs_transport *t, struct verbs_link *l, const struct 
     if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
         return broken(t, l, "an unexpected kind of message");
     if (!(word & SPR_VERBS_CREDIT))
-        return take_message(t, l, word, wc->byte_len);
-    if (!verbs_given_back(l, word & ~SPR_VERBS_CREDIT))
+        return arrived_message(t, l, lane, word, wc->byte_len);
+    if (lane != 0 || !verbs_given_back(l, word & ~SPR_VERBS_CREDIT))
         return broken(t, l, "gave back a slot that it did not have");
     return 1;
 }

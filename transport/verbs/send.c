@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * Frames into slots of the peer; a payload that is PLACED straight to where the peer wants it, as a
- * write of its own before that of its frame. What is queued goes out as one chain of work requests,
- * of which the last is signalled: a completion means that all before it are over, too.
+ * write of its own before that of its frame. What is queued goes out as one chain of work requests
+ * on each lane, of which the last is signalled: a completion means that all before it are over,
+ * too.
  */
 #include <arpa/inet.h>
 #include <assert.h>
@@ -11,12 +12,22 @@
 #include "transport/verbs/verbs.h"
 
 struct chain {
+    struct verbs_lane *lane;
     struct ibv_send_wr wr[VERBS_CHAIN];
     struct ibv_sge sge[VERBS_CHAIN][2];
     int n;
 };
 
-static uint32_t under_way(const struct verbs_link *l) { return l->wr_next - l->wr_first; }
+static uint32_t under_way(const struct verbs_lane *lane) { return lane->wr_next - lane->wr_first; }
+
+bool verbs_under_way(const struct verbs_link *l)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < VERBS_LANES; i++)
+        any |= under_way(&l->lane[i]) != 0;
+    return any;
+}
 
 bool verbs_given_back(struct verbs_link *l, uint32_t given_back)
 {
@@ -38,26 +49,46 @@ static int find_slot(const struct verbs_link *l, uint32_t bytes)
 }
 
 /* Room for `n` more work requests. */
-static bool room_for(const struct verbs_link *l, const struct chain *c, uint32_t n)
+static bool room_for(const struct chain *c, uint32_t n)
 {
-    return (uint32_t)c->n + n <= VERBS_CHAIN && under_way(l) + n <= VERBS_SEND_DEPTH;
+    return (uint32_t)c->n + n <= VERBS_CHAIN && under_way(c->lane) + n <= VERBS_SEND_DEPTH;
+}
+
+static uint32_t number_of(const struct verbs_link *l, const struct verbs_lane *lane)
+{
+    return (uint32_t)(lane - l->lane);
+}
+
+/* The lane that has least to do. */
+static struct chain *pick_lane(const struct verbs_link *l, struct chain *chains)
+{
+    struct chain *best = &chains[0];
+
+    for (uint32_t i = 1; i < l->lanes; i++)
+        if (chains[i].lane->bytes < best->lane->bytes)
+            best = &chains[i];
+    return best;
 }
 
 /* Add an empty work request. */
 static struct ibv_send_wr *add(struct verbs_link *l, struct chain *c)
 {
+    struct verbs_lane *lane = c->lane;
     struct ibv_send_wr *wr = &c->wr[c->n];
+    uint32_t number = number_of(l, lane);
 
-    *wr = (struct ibv_send_wr){.wr_id = (uint64_t)l->tcp.link.peer << 32 | l->wr_next,
+    *wr = (struct ibv_send_wr){.wr_id = (uint64_t)number << VERBS_LANE_BIT |
+                                        (uint64_t)l->tcp.link.peer << 32 | lane->wr_next,
                                .sg_list = c->sge[c->n],
                                .opcode = IBV_WR_RDMA_WRITE_WITH_IMM};
-    wr->wr.rdma.rkey = l->remote.rkey;
+    wr->wr.rdma.rkey = l->theirs.end[number].rkey;
     if (c->n > 0)
         c->wr[c->n - 1].next = wr;
     c->n++;
-    l->wr[l->wr_next % VERBS_SEND_DEPTH] = (struct verbs_wr){0};
-    l->wr_next++;
-    l->told = l->given_back;
+    lane->wr[lane->wr_next % VERBS_SEND_DEPTH] = (struct verbs_wr){0};
+    lane->wr_next++;
+    if (number == 0)
+        l->told = l->given_back;
     return wr;
 }
 
@@ -70,9 +101,10 @@ static void add_credit(struct verbs_link *l, struct chain *c)
 }
 
 /* Where the payload is read from. False: no buffer is free. */
-static bool place_payload(struct verbs_transport *t, const struct spr_tx *tx, struct ibv_sge *sge,
-                          struct verbs_wr *record)
+static bool place_payload(struct verbs_transport *t, const struct verbs_lane *lane,
+                          const struct spr_tx *tx, struct ibv_sge *sge, struct verbs_wr *record)
 {
+    uint32_t rail = lane->rail->number;
     size_t bytes = tx->header.bytes;
     const struct verbs_region *r =
         bytes >= VERBS_DIRECT_BYTES ? verbs_region_find(t, tx->data, bytes) : NULL;
@@ -85,7 +117,7 @@ static bool place_payload(struct verbs_transport *t, const struct spr_tx *tx, st
     }
     *sge = (struct ibv_sge){.addr = r ? (uintptr_t)tx->data : (uintptr_t)record->staging,
                             .length = (uint32_t)bytes,
-                            .lkey = r ? r->mr->lkey : t->staging.mr->lkey};
+                            .lkey = r ? r->mr[rail]->lkey : t->staging.mr[rail]->lkey};
     return true;
 }
 
@@ -98,7 +130,7 @@ static void add_placed(struct verbs_link *l, struct chain *c, const struct spr_p
     wr->sg_list[0] = *payload;
     wr->num_sge = 1;
     wr->wr.rdma.remote_addr = place->address;
-    wr->wr.rdma.rkey = place->keys[0];
+    wr->wr.rdma.rkey = place->keys[number_of(l, c->lane)];
 }
 
 /* False: it has to wait. Else *copied tells whether its data is not needed any more. */
@@ -108,34 +140,35 @@ static bool add_message(struct verbs_transport *t, struct verbs_link *l, struct 
     bool placed = tx->header.flags & SPR_FRAME_PLACED;
     uint32_t bytes = SPR_VERBS_HEAD + (placed ? 0 : tx->header.bytes);
     struct spr_verbs_prefix prefix = {.given_back = l->given_back, .number = l->tx_number};
-    bool in_line = bytes <= t->device.inline_bytes, whole = false;
+    const struct verbs_rail *rail = c->lane->rail;
+    bool in_line = bytes <= rail->device.inline_bytes, whole = false;
     struct ibv_sge payload = {0};
     struct verbs_wr record = {0};
     struct ibv_send_wr *wr;
     uint8_t *cell;
     int slot = find_slot(l, bytes);
 
-    if (slot < 0 || !room_for(l, c, placed ? 2 : 1))
+    if (slot < 0 || !room_for(c, placed ? 2 : 1))
         return false;
     if (bytes <= VERBS_CELL_BYTES && !placed) {
         whole = true;
     } else if (in_line && !placed) {
         payload = (struct ibv_sge){.addr = (uintptr_t)tx->data, .length = tx->header.bytes};
-    } else if (!place_payload(t, tx, &payload, &record)) {
+    } else if (!place_payload(t, c->lane, tx, &payload, &record)) {
         if (spr_list_empty(&l->hungry))
             spr_list_push_back(&t->hungry, &l->hungry);
         return false;
     }
     if (placed)
         add_placed(l, c, &tx->place, &payload);
-    cell = l->cells + l->wr_next % VERBS_SEND_DEPTH * VERBS_CELL_BYTES;
+    cell = c->lane->cells + c->lane->wr_next % VERBS_SEND_DEPTH * VERBS_CELL_BYTES;
     memcpy(cell, &prefix, sizeof prefix);
     memcpy(cell + sizeof prefix, &tx->header, SPR_FRAME_BYTES);
     wr = add(l, c);
     if (whole && tx->header.bytes)
         memcpy(cell + SPR_VERBS_HEAD, tx->data, tx->header.bytes);
-    wr->sg_list[0] =
-        (struct ibv_sge){(uintptr_t)cell, whole ? bytes : SPR_VERBS_HEAD, l->cells_mr->lkey};
+    wr->sg_list[0] = (struct ibv_sge){(uintptr_t)cell, whole ? bytes : SPR_VERBS_HEAD,
+                                      l->cells_mr[rail->number]->lkey};
     wr->sg_list[1] = payload;
     wr->num_sge = whole || placed ? 1 : 2;
     wr->send_flags = in_line ? IBV_SEND_INLINE : 0;
@@ -144,7 +177,9 @@ static bool add_message(struct verbs_transport *t, struct verbs_link *l, struct 
         l->remote.address + spr_verbs_slot_offset(&l->remote, (uint32_t)slot) + SPR_VERBS_LEAD;
     *copied = whole || (in_line && !placed) || record.staging;
     record.tx = *copied ? NULL : tx;
-    l->wr[(l->wr_next - 1) % VERBS_SEND_DEPTH] = record;
+    record.bytes = SPR_VERBS_HEAD + tx->header.bytes;
+    c->lane->wr[(c->lane->wr_next - 1) % VERBS_SEND_DEPTH] = record;
+    c->lane->bytes += record.bytes;
     l->used ^= 1u << slot;
     l->tx_number++;
     return true;
@@ -160,16 +195,17 @@ static void count(struct verbs_transport *t, const struct spr_tx *tx, bool copie
     counters->copied_sends += copied && tx->header.bytes >= VERBS_DIRECT_BYTES;
 }
 
-/* Take queued frames into the chain; returns those that are the caller's again. */
-static struct spr_tx *gather(struct verbs_transport *t, struct verbs_link *l, struct chain *c)
+/* Take queued frames into the chains, one for each lane; returns those that are the caller's again.
+ */
+static struct spr_tx *gather(struct verbs_transport *t, struct verbs_link *l, struct chain *chains)
 {
     struct spr_tcp_conn *queue = &l->tcp.conn;
     struct spr_tx *copied = NULL, **last = &copied;
 
-    while (room_for(l, c, 1) && queue->tx_first) {
+    while (queue->tx_first) {
         struct spr_tx *tx = queue->tx_first;
         bool is_copied = false;
-        if (!add_message(t, l, c, tx, &is_copied))
+        if (!add_message(t, l, pick_lane(l, chains), tx, &is_copied))
             break;
         queue->tx_first = tx->next;
         if (!queue->tx_first)
@@ -191,53 +227,79 @@ static bool post(struct verbs_transport *t, struct verbs_link *l, struct chain *
 
     c->wr[c->n - 1].send_flags |= IBV_SEND_SIGNALED;
     t->under_way += (size_t)c->n;
-    failed = ibv_post_send(l->qp, c->wr, &bad);
+    t->tcp.base.params.counters->posted_chains++;
+    failed = ibv_post_send(c->lane->qp, c->wr, &bad);
     if (!failed)
         return true;
-    verbs_fail(t, l, SPR_ERR_LINK, "%s refuses work requests: %s", t->device.name,
+    verbs_fail(t, l, SPR_ERR_LINK, "%s refuses work requests: %s", c->lane->rail->device.name,
                strerrordesc_np(failed));
     /* Some of them will never complete. */
     l->drain_ns = 0;
     return false;
 }
 
+/* First the receives, then what allows the peer to use them; a few may be missing. */
+static bool post_receives(struct verbs_transport *t, struct verbs_link *l)
+{
+    for (uint32_t i = 0; i < l->lanes; i++) {
+        struct verbs_lane *lane = &l->lane[i];
+        if (lane->unposted <= VERBS_SPARE_RECEIVES || verbs_post_receives(l, lane) == SPR_OK)
+            continue;
+        verbs_fail(t, l, SPR_ERR_LINK, "%s refuses receives", lane->rail->device.name);
+        return false;
+    }
+    return true;
+}
+
+/* Post all that can be posted; *full: there may be more. */
+static int flush_once(struct verbs_transport *t, struct verbs_link *l, bool *full)
+{
+    struct chain chains[VERBS_LANES];
+    struct spr_tx *copied;
+    int n = 0;
+
+    for (uint32_t i = 0; i < l->lanes; i++) {
+        chains[i].lane = &l->lane[i];
+        chains[i].n = 0;
+    }
+    copied = gather(t, l, chains);
+    if (chains[0].n == 0 && verbs_owes_credit(l) && room_for(&chains[0], 1))
+        add_credit(l, &chains[0]);
+    *full = false;
+    for (uint32_t i = 0; i < l->lanes && l->phase == VERBS_UP; i++) {
+        if (chains[i].n > 0)
+            (void)post(t, l, &chains[i]);
+        *full |= chains[i].n >= VERBS_CHAIN - 1;
+        n += chains[i].n;
+    }
+    return n + spr_tcp_tell_sent(&l->tcp, copied);
+}
+
 int verbs_flush(struct verbs_transport *t, struct verbs_link *l)
 {
+    bool full = true;
     int steps = 0;
 
-    /* First the receives, then what allows the peer to use them; a few may be missing. */
-    if (l->unposted > VERBS_SPARE_RECEIVES && verbs_post_receives(l)) {
-        verbs_fail(t, l, SPR_ERR_LINK, "%s refuses receives", t->device.name);
+    if (!post_receives(t, l))
         return 1;
-    }
-    while (l->phase == VERBS_UP) {
-        struct chain c;
-        struct spr_tx *copied;
-        c.n = 0;
-        copied = gather(t, l, &c);
-        if (c.n == 0 && verbs_owes_credit(l) && under_way(l) < VERBS_SEND_DEPTH)
-            add_credit(l, &c);
-        if (c.n == 0)
-            break;
-        (void)post(t, l, &c);
-        steps += c.n + spr_tcp_tell_sent(&l->tcp, copied);
-        if (c.n < VERBS_CHAIN - 1)
-            break;
-    }
+    while (full && l->phase == VERBS_UP)
+        steps += flush_once(t, l, &full);
     return steps;
 }
 
-int verbs_completed(struct verbs_transport *t, struct verbs_link *l, uint32_t number, bool good)
+int verbs_completed(struct verbs_transport *t, struct verbs_link *l, struct verbs_lane *lane,
+                    uint32_t number, bool good)
 {
     struct spr_tx *over = NULL, **last = &over;
 
     /* Said before: a later one of the same chain was signalled. */
-    if (number - l->wr_first >= under_way(l))
+    if (number - lane->wr_first >= under_way(lane))
         return 0;
-    while (l->wr_first != number + 1) {
-        struct verbs_wr *wr = &l->wr[l->wr_first % VERBS_SEND_DEPTH];
-        l->wr_first++;
+    while (lane->wr_first != number + 1) {
+        struct verbs_wr *wr = &lane->wr[lane->wr_first % VERBS_SEND_DEPTH];
+        lane->wr_first++;
         t->under_way--;
+        lane->bytes -= wr->bytes;
         if (wr->staging)
             verbs_staging_put(t, wr->staging);
         if (wr->tx) {

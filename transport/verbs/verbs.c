@@ -24,8 +24,9 @@ static int complete(struct verbs_transport *t, const struct ibv_wc *wc)
 {
     bool receive = wc->wr_id & VERBS_RECEIVE_ID, good = wc->status == IBV_WC_SUCCESS;
     uint32_t number = (uint32_t)wc->wr_id;
-    int peer = (int)(receive ? number : (uint32_t)(wc->wr_id >> 32));
+    uint32_t peer = (uint32_t)(wc->wr_id >> 32) & VERBS_PEER_MASK;
     struct verbs_link *l = verbs_link_of(t->tcp.links[peer]);
+    struct verbs_lane *lane = &l->lane[verbs_wc_lane(wc)];
     int steps;
 
     spr_tcp_wake(&t->tcp, &l->tcp);
@@ -36,8 +37,8 @@ static int complete(struct verbs_transport *t, const struct ibv_wc *wc)
     if (receive)
         return 1;
     /* Those before it succeeded; nobody said so because they were not signalled. */
-    steps = good ? 0 : verbs_completed(t, l, number - 1, true);
-    return steps + verbs_completed(t, l, number, good);
+    steps = good ? 0 : verbs_completed(t, l, lane, number - 1, true);
+    return steps + verbs_completed(t, l, lane, number, good);
 }
 
 /* *empty: nothing was left. */
@@ -65,17 +66,43 @@ static int reap(struct verbs_transport *t, bool *empty)
 /* ---- Descriptors ------------------------------------------------------------------------------
  */
 
-static int device_event(struct verbs_transport *t)
+static bool concerns(const struct verbs_link *l, const struct verbs_rail *rail, uint32_t queue_pair)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < l->lanes; i++) {
+        const struct verbs_lane *lane = &l->lane[i];
+        any |= lane->rail == rail && lane->qp && (!queue_pair || lane->qp->qp_num == queue_pair);
+    }
+    return any;
+}
+
+static int device_event(struct verbs_transport *t, struct verbs_rail *rail)
 {
     uint32_t queue_pair;
-    const char *text = verbs_device_event(&t->device, &queue_pair);
+    const char *text = verbs_device_event(&rail->device, &queue_pair);
 
     for (int r = 0; text && r < t->tcp.base.params.size; r++) {
         struct verbs_link *l = verbs_link_of(t->tcp.links[r]);
-        if (l && l->qp && (!queue_pair || l->qp->qp_num == queue_pair))
-            verbs_fail(t, l, SPR_ERR_LINK, "%s: %s", t->device.name, text);
+        if (l && concerns(l, rail, queue_pair))
+            verbs_fail(t, l, SPR_ERR_LINK, "%s: %s", rail->device.name, text);
     }
     return 1;
+}
+
+/* What an event of the epoll instance is about: a device, or the socket of a link. */
+static int drive(struct verbs_transport *t, void *what)
+{
+    for (uint32_t i = 0; i < t->rails; i++) {
+        struct verbs_rail *rail = &t->rail[i];
+        if (what == &rail->device.channel) {
+            verbs_disarm(rail);
+            return 0;
+        }
+        if (what == &rail->device.context)
+            return device_event(t, rail);
+    }
+    return verbs_socket_drive(t, what);
 }
 
 static int look(struct verbs_transport *t)
@@ -87,15 +114,10 @@ static int look(struct verbs_transport *t)
     t->asleep = false;
     t->until_look = LOOK_EVERY;
     for (int i = 0; i < n; i++) {
-        void *what = events[i].data.ptr;
-        if (!what)
+        if (!events[i].data.ptr)
             setup = true;
-        else if (what == &t->device.channel)
-            verbs_disarm(t);
-        else if (what == &t->device.context)
-            steps += device_event(t);
         else
-            steps += verbs_socket_drive(t, what);
+            steps += drive(t, events[i].data.ptr);
     }
     return steps + (setup ? spr_tcp_setup_progress(&t->tcp) : 0);
 }
@@ -184,7 +206,7 @@ static bool delivered(const struct spr_link *link)
 {
     const struct verbs_link *l = (const struct verbs_link *)link;
 
-    return !l->tcp.conn.tx_first && l->wr_first == l->wr_next;
+    return !l->tcp.conn.tx_first && !verbs_under_way(l);
 }
 
 /* ---- Peers ------------------------------------------------------------------------------------
@@ -192,7 +214,7 @@ static bool delivered(const struct spr_link *link)
 
 static void address(struct spr_transport *base, void *blob)
 {
-    const struct verbs_device *d = &verbs_of(base)->device;
+    const struct verbs_device *d = &verbs_of(base)->rail[0].device;
     static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
     struct spr_verbs_address a = {.link_layer = d->port.link_layer};
 
@@ -234,8 +256,10 @@ static void close_transport(struct spr_transport *base)
             verbs_detach(t, verbs_link_of(t->tcp.links[r]));
     verbs_regions_destroy(t);
     verbs_staging_destroy(t);
-    verbs_cqs_destroy(t);
-    verbs_device_close(&t->device);
+    for (uint32_t i = 0; i < t->rails; i++) {
+        verbs_cqs_destroy(&t->rail[i]);
+        verbs_device_close(&t->rail[i].device);
+    }
     spr_tcp_close(&t->tcp);
     if (t->epoll_fd >= 0)
         close(t->epoll_fd);
@@ -249,11 +273,34 @@ static bool watch(struct verbs_transport *t, int fd, void *what)
     return epoll_ctl(t->epoll_fd, EPOLL_CTL_ADD, fd, &ev) == 0;
 }
 
-static spr_status open_device(struct verbs_transport *t, struct spr_error *error)
+static spr_status open_rails(struct verbs_transport *t, struct spr_error *error)
 {
-    const struct spr_options *options = t->tcp.base.params.options;
+    struct verbs_device devices[VERBS_RAILS];
+    spr_status status = verbs_devices_open(devices, VERBS_RAILS, &t->rails,
+                                           t->tcp.base.params.options, &t->tcp.interface, error);
+
+    for (uint32_t i = 0; i < t->rails; i++)
+        t->rail[i] = (struct verbs_rail){.device = devices[i], .number = i};
+    return status;
+}
+
+static bool watch_rail(struct verbs_transport *t, struct verbs_rail *rail)
+{
+    struct verbs_device *d = &rail->device;
     char text[VERBS_DEVICE_TEXT];
-    spr_status status = verbs_device_open(&t->device, options, &t->tcp.interface, error);
+
+    if (!watch(t, d->channel->fd, &d->channel) || !watch(t, d->context->async_fd, &d->context))
+        return false;
+    spr_info(SPR_SUB_NET, "verbs: %s, MTU %d, inline up to %u bytes",
+             verbs_device_print(d, text, sizeof text), 128 << (int)d->port.active_mtu,
+             d->inline_bytes);
+    return true;
+}
+
+static spr_status open_devices(struct verbs_transport *t, struct spr_error *error)
+{
+    spr_status status = open_rails(t, error);
+    bool good;
 
     if (status == SPR_OK)
         status = verbs_staging_create(t, error);
@@ -262,13 +309,11 @@ static spr_status open_device(struct verbs_transport *t, struct spr_error *error
     if (status)
         return status;
     t->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (t->epoll_fd < 0 || !watch(t, t->tcp.setup_fd, NULL) ||
-        !watch(t, t->device.channel->fd, &t->device.channel) ||
-        !watch(t, t->device.context->async_fd, &t->device.context))
+    good = t->epoll_fd >= 0 && watch(t, t->tcp.setup_fd, NULL);
+    for (uint32_t i = 0; i < t->rails; i++)
+        good = good && watch_rail(t, &t->rail[i]);
+    if (!good)
         return spr_error_errno(error, SPR_ERR_SYSTEM, -1, errno, "cannot create an epoll instance");
-    spr_info(SPR_SUB_NET, "verbs: %s, MTU %d, inline up to %u bytes",
-             verbs_device_print(&t->device, text, sizeof text),
-             128 << (int)t->device.port.active_mtu, t->device.inline_bytes);
     return SPR_OK;
 }
 
@@ -291,7 +336,7 @@ static spr_status open_transport(const struct spr_transport_params *params,
         spr_free(t);
         return status;
     }
-    status = open_device(t, error);
+    status = open_devices(t, error);
     if (status) {
         close_transport(&t->tcp.base);
         return status;

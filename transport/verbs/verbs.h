@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * RDMA verbs. A link is a reliable connection (queue pair) and a TCP socket. The socket comes
- * first: it is made and authenticated by transport/tcp, as a third twin, carries the cards with
- * which the queue pairs are connected, and is silent from then on. It stays open as long as the
- * link, since its end of file is the peer's end, long before a queue pair would notice.
+ * RDMA verbs. A link is one reliable connection (queue pair) or several, its lanes, and a TCP
+ * socket. The socket comes first: it is made and authenticated by transport/tcp, as a third twin,
+ * carries the cards with which the queue pairs are connected, and is silent from then on. It stays
+ * open as long as the link, since its end of file is the peer's end, long before a queue pair would
+ * notice.
+ *
+ * A rail is a device of this host. Every link has as many lanes on each rail as the options say, in
+ * turns. A frame goes over the lane that has least to do; the receiver puts frames back in order.
  *
  *   verbs.c    the operations; progress, sleeping
- *   device.c   which device, port and GID; limits; asynchronous events
+ *   device.c   which devices, ports and GIDs; limits; asynchronous events
  *   address.c  GIDs of other network namespaces
  *   queue.c    completion queues, queue pairs
  *   connect.c  from the authenticated socket to a link that is up
  *   send.c     frames into slots of the peer
  *   receive.c  frames out of the own slots; giving slots back
  *   fault.c    the end of a link
- *   memory.c   registered memory
+ *   memory.c   registered memory: slots, buffers
+ *   region.c   registered memory: the caller's buckets
  *   wire.h     what goes over the wire
  */
 #ifndef SPR_TRANSPORT_VERBS_VERBS_H
@@ -25,7 +30,9 @@
 #include "transport/verbs/wire.h"
 
 #define VERBS_SMALL_SLOTS 24u /* and as many large ones as the option says */
-/* Send work requests of a link: a message in each slot of the peer, a payload for each that is
+#define VERBS_RAILS 4u
+#define VERBS_LANES SPR_VERBS_LANES
+/* Send work requests of a lane: a message in each slot of the peer, a payload for each that is
  * placed elsewhere, and as many credits. */
 #define VERBS_SEND_DEPTH 128u
 #define VERBS_RECEIVE_DEPTH 64u
@@ -34,17 +41,24 @@
 /* Smaller payloads are copied, also from and to registered memory: they come back at once. */
 #define VERBS_DIRECT_BYTES 4096u
 #define VERBS_CELL_BYTES 128u /* prefix and frame header of a message that is under way */
-#define VERBS_CHAIN 16        /* work requests posted at a time */
-#define VERBS_POLL 16         /* completions taken at a time */
-/* An entry for each work request of a link, so that none can overflow. */
-#define VERBS_LINK_COMPLETIONS (VERBS_SEND_DEPTH + VERBS_RECEIVE_DEPTH)
+/* Messages are numbered; those that have arrived and wait for an earlier one have a slot each. */
+#define VERBS_WINDOW 32u
+#define VERBS_CHAIN 16 /* work requests posted at a time */
+#define VERBS_POLL 16  /* completions taken at a time */
+/* An entry for each work request of a lane, so that none can overflow. */
+#define VERBS_LANE_COMPLETIONS (VERBS_SEND_DEPTH + VERBS_RECEIVE_DEPTH)
 
 /* What a peer writes counts when the completion says so: packets may be placed in any order. */
 #define VERBS_REMOTE_WRITE                                                                         \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_RELAXED_ORDERING)
 
-/* wr_id: what completed, of which link, and its number. */
+/* wr_id: what completed (bit 63: a receive), on which lane (bits 60..62), of which link (bits
+ * 32..59), and its number. */
 #define VERBS_RECEIVE_ID ((uint64_t)1 << 63)
+#define VERBS_LANE_BIT 60
+#define VERBS_PEER_MASK 0xfffffffu
+
+static_assert(SPR_PLACE_KEYS == VERBS_LANES, "a key for each lane");
 
 struct verbs_transport;
 
@@ -52,7 +66,7 @@ struct verbs_transport;
 struct verbs_staging {
     uint8_t *memory;
     size_t bytes;
-    struct ibv_mr *mr;
+    struct ibv_mr *mr[VERBS_RAILS];
     uint8_t **free_small, **free_large; /* stacks */
     uint32_t small_count, large_count;  /* free now */
 };
@@ -73,16 +87,23 @@ struct verbs_device {
 
 struct verbs_cq {
     struct ibv_cq *cq;
-    uint32_t links, most_links;
+    uint32_t lanes, most_lanes;
     bool armed; /* the next completion makes the channel readable */
+};
+
+struct verbs_rail {
+    struct verbs_device device;
+    uint32_t number;
+    struct verbs_cq **cqs;
+    uint32_t cq_count;
 };
 
 /* Bucket memory. */
 struct verbs_region {
     uint8_t *memory;
     size_t bytes;
-    bool writable;     /* ... by peers */
-    struct ibv_mr *mr; /* NULL: not registered, or refused */
+    bool writable;                  /* ... by peers */
+    struct ibv_mr *mr[VERBS_RAILS]; /* NULL: not registered, or refused: all of them */
     bool refused;
 };
 
@@ -90,6 +111,26 @@ struct verbs_region {
 struct verbs_wr {
     struct spr_tx *tx; /* its data is read by the device; NULL: it was copied */
     uint8_t *staging;  /* to be given back, or NULL */
+    uint32_t bytes;
+};
+
+/* A queue pair. */
+struct verbs_lane {
+    struct verbs_rail *rail;
+    struct verbs_cq *cq;
+    struct ibv_qp *qp;
+    uint32_t first_sequence;
+    uint32_t unposted;          /* receive work requests that were consumed */
+    uint32_t wr_first, wr_next; /* send work requests under way: [first, next) modulo 2^32 */
+    size_t bytes;               /* of them */
+    struct verbs_wr wr[VERBS_SEND_DEPTH];
+    uint8_t *cells;
+};
+
+/* A message that has arrived, perhaps before one that was sent earlier. */
+struct verbs_arrival {
+    bool there;
+    uint32_t slot, bytes;
 };
 
 struct verbs_link {
@@ -102,9 +143,8 @@ struct verbs_link {
         VERBS_ENDING, /* no further upcalls; work requests are coming back */
         VERBS_OVER
     } phase;
-    struct verbs_cq *cq;
-    struct ibv_qp *qp;
-    uint32_t first_sequence;
+    struct verbs_lane lane[VERBS_LANES];
+    uint32_t lanes; /* how many this rank has made; once the peer's card is there: that both have */
 
     /* Before it is up. */
     struct spr_verbs_card theirs;
@@ -114,16 +154,15 @@ struct verbs_link {
     /* Memory: the slots, then the cells. */
     uint8_t *memory;
     size_t memory_bytes;
-    struct ibv_mr *slots_mr, *cells_mr;
-    uint8_t *cells;
+    struct ibv_mr *slots_mr[VERBS_RAILS], *cells_mr[VERBS_RAILS];
 
     /* Frames from the peer. */
     struct spr_verbs_area own; /* slots that it writes */
     uint32_t held;             /* slots whose payload is borrowed */
     uint32_t given_back, told; /* bits as in wire.h, now and as last told to the peer */
-    uint32_t rx_number;
-    uint32_t unposted; /* receive work requests that were consumed */
-    bool gone;         /* end of file seen; what has arrived still counts */
+    uint32_t rx_number;        /* of the next message */
+    struct verbs_arrival arrival[VERBS_WINDOW]; /* by number, modulo that */
+    bool gone; /* end of file seen; what has arrived still counts */
     bool gone_told;
     int gone_error; /* errno of the socket, or 0 */
 
@@ -131,8 +170,6 @@ struct verbs_link {
     struct spr_verbs_area remote;
     uint32_t used, seen_back; /* bits as in wire.h */
     uint32_t tx_number;
-    uint32_t wr_first, wr_next; /* work requests under way: [first, next) modulo 2^32 */
-    struct verbs_wr wr[VERBS_SEND_DEPTH];
     struct spr_list hungry; /* in transport->hungry: waits for a staging buffer */
 
     /* The end. */
@@ -142,10 +179,9 @@ struct verbs_link {
 };
 
 struct verbs_transport {
-    struct spr_tcp tcp; /* first */
-    struct verbs_device device;
-    struct verbs_cq **cqs;
-    uint32_t cq_count;
+    struct spr_tcp tcp;                  /* first */
+    struct verbs_rail rail[VERBS_RAILS]; /* the first one tells peers whether a link can work */
+    uint32_t rails;
     struct verbs_staging staging;
     struct verbs_region *regions; /* by address */
     size_t region_count, region_capacity;
@@ -167,9 +203,21 @@ static inline struct verbs_transport *verbs_of(struct spr_transport *t)
 {
     return (struct verbs_transport *)t;
 }
+/* Queue pairs that this rank makes for a link. */
+static inline uint32_t verbs_lanes(const struct verbs_transport *t)
+{
+    uint32_t lanes = t->rails * (uint32_t)t->tcp.base.params.options->verbs_qps;
+
+    return lanes < VERBS_LANES ? lanes : VERBS_LANES;
+}
+
 static inline struct verbs_link *verbs_link_of(struct spr_tcp_link *l)
 {
     return (struct verbs_link *)l;
+}
+static inline uint32_t verbs_wc_lane(const struct ibv_wc *wc)
+{
+    return (uint32_t)(wc->wr_id >> VERBS_LANE_BIT & (VERBS_LANES - 1));
 }
 static inline struct verbs_transport *verbs_of_link(struct verbs_link *l)
 {
@@ -180,10 +228,12 @@ static inline struct verbs_transport *verbs_of_link(struct verbs_link *l)
 
 /* Quick: loads nothing. */
 bool verbs_kernel_has_devices(void);
-/* Open the device, port and GID that suit options and interface best. UNSUPPORTED: there is none;
- * INVALID: none of those that the options name; SYSTEM. */
-spr_status verbs_device_open(struct verbs_device *d, const struct spr_options *options,
-                             const struct spr_tcp_interface *interface, struct spr_error *error);
+/* Open the devices, at most `most` and options->verbs_rails, with the port and GID of each that
+ * suit options and interface best; the best device first, the others by name. UNSUPPORTED: there is
+ * none; INVALID: none of those that the options name; SYSTEM. */
+spr_status verbs_devices_open(struct verbs_device *d, uint32_t most, uint32_t *count,
+                              const struct spr_options *options,
+                              const struct spr_tcp_interface *interface, struct spr_error *error);
 void verbs_device_close(struct verbs_device *d);
 /* "rxe0:1 (RoCE v2, GID 1 ::ffff:192.0.2.1)"; returns text. */
 const char *verbs_device_print(const struct verbs_device *d, char *text, size_t bytes);
@@ -203,22 +253,22 @@ bool verbs_gid_is_here(const union ibv_gid *gid);
 
 /* The largest inline payload that queue pairs of this device can have. */
 void verbs_inline_probe(struct verbs_device *d);
-/* A completion queue with room for one more link, and its queue pair, in state INIT. */
-spr_status verbs_qp_create(struct verbs_transport *t, struct verbs_link *l,
+/* A completion queue with room for one more lane, and its queue pair, in state INIT. */
+spr_status verbs_qp_create(struct verbs_transport *t, struct verbs_lane *lane,
                            struct spr_error *error);
-/* To RTR and RTS, with the peer's card. */
-spr_status verbs_qp_connect(struct verbs_transport *t, struct verbs_link *l,
+/* To RTR and RTS, with the end of the peer. */
+spr_status verbs_qp_connect(struct verbs_transport *t, struct verbs_link *l, uint32_t lane,
                             struct spr_error *error);
 /* To the error state: nothing is sent or received any more; work requests come back. */
-void verbs_qp_stop(struct verbs_link *l);
-void verbs_qp_destroy(struct verbs_link *l);
-void verbs_cqs_destroy(struct verbs_transport *t);
+void verbs_qp_stop(struct verbs_lane *lane);
+void verbs_qp_destroy(struct verbs_lane *lane);
+void verbs_cqs_destroy(struct verbs_rail *rail);
 /* Take up to `most` completions. */
 int verbs_poll(struct verbs_transport *t, struct ibv_wc *wc, int most);
 /* Ask all queues to tell of the next completion. False: one refused. */
 bool verbs_arm(struct verbs_transport *t);
 /* Take what the completion channel says. */
-void verbs_disarm(struct verbs_transport *t);
+void verbs_disarm(struct verbs_rail *rail);
 
 /* ---- connect.c --------------------------------------------------------------------------------*/
 
@@ -234,14 +284,17 @@ void verbs_detach(struct verbs_transport *t, struct verbs_link *l);
 
 /* Post receives, queued frames and credit, as far as possible. Returns the number of steps. */
 int verbs_flush(struct verbs_transport *t, struct verbs_link *l);
-/* Send work requests up to this number are over. Returns the number of upcalls. */
-int verbs_completed(struct verbs_transport *t, struct verbs_link *l, uint32_t number, bool good);
+/* Send work requests of a lane up to this number are over. Returns the number of upcalls. */
+int verbs_completed(struct verbs_transport *t, struct verbs_link *l, struct verbs_lane *lane,
+                    uint32_t number, bool good);
+/* Is any send work request under way? */
+bool verbs_under_way(const struct verbs_link *l);
 /* What the peer says about the slots that it gave back. False: that cannot be. */
 bool verbs_given_back(struct verbs_link *l, uint32_t given_back);
 
 /* ---- receive.c --------------------------------------------------------------------------------*/
 
-spr_status verbs_post_receives(struct verbs_link *l);
+spr_status verbs_post_receives(struct verbs_link *l, struct verbs_lane *lane);
 /* A write with immediate of the peer has arrived. Returns the number of steps. */
 int verbs_arrived(struct verbs_transport *t, struct verbs_link *l, const struct ibv_wc *wc);
 void verbs_release(struct spr_link *link, void *token);
@@ -265,8 +318,12 @@ void verbs_kill(struct spr_link *link);
 /* ---- memory.c ---------------------------------------------------------------------------------*/
 
 /* ibv_reg_mr; a refusal is explained. */
-struct ibv_mr *verbs_register(struct verbs_transport *t, void *memory, size_t bytes,
+struct ibv_mr *verbs_register(const struct verbs_device *d, void *memory, size_t bytes,
                               unsigned access, struct spr_error *error);
+/* On every rail, or on none. */
+bool verbs_register_all(struct verbs_transport *t, struct ibv_mr **mr, void *memory, size_t bytes,
+                        unsigned access, struct spr_error *error);
+void verbs_deregister_all(struct ibv_mr **mr);
 /* Would slots for all peers be registered, too? Asked only where memory is limited. */
 spr_status verbs_memory_probe(struct verbs_transport *t, struct spr_error *error);
 spr_status verbs_staging_create(struct verbs_transport *t, struct spr_error *error);
@@ -278,6 +335,8 @@ void verbs_staging_put(struct verbs_transport *t, uint8_t *buffer);
 spr_status verbs_link_memory(struct verbs_transport *t, struct verbs_link *l,
                              struct spr_error *error);
 void verbs_link_memory_free(struct verbs_link *l);
+/* ---- region.c ---------------------------------------------------------------------------------*/
+
 spr_status verbs_mem_register(struct spr_transport *base, void *memory, size_t bytes,
                               bool writable);
 void verbs_mem_deregister(struct spr_transport *base, void *memory, size_t bytes);

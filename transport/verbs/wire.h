@@ -10,7 +10,7 @@
  *         | unused, so that the payload is aligned        |
  *   48    +-----------------------+-----------------------+
  *         | slots that the sender | number of the message |  prefix
- *         | has given back        | on this queue pair    |
+ *         | has given back        | on this link          |
  *   56    +-----------------------+-----------------------+
  *         | 0                                             |
  *   64    +-----------------------------------------------+
@@ -21,7 +21,12 @@
  *
  * A slot is free when its bit in "used" (kept by who writes it: flipped at each use) and its bit in
  * "given back" (kept by who owns it: flipped at each release) are the same. So the whole state of
- * the credit is one word, which every message carries, and which may be lost or come twice.
+ * the credit is one word, which every message carries, and which may be lost or come twice. But not
+ * late: of several queue pairs the first one alone tells it, with its messages and by itself.
+ *
+ * Messages of a link are numbered over all its queue pairs, and taken in that order. The payload of
+ * a frame that is PLACED is a write of its own, before that of its frame on the same queue pair, to
+ * the place that the grant gave, with the key for that queue pair.
  *
  *   immediate word   bit 31 clear: a message; bits 0..7: its slot
  *                    bit 31 set: no message; bits 0..30: slots given back
@@ -45,6 +50,7 @@
 #define SPR_VERBS_HEAD (SPR_VERBS_PAYLOAD - SPR_VERBS_LEAD) /* bytes of a message before it */
 #define SPR_VERBS_CREDIT 0x80000000u
 #define SPR_VERBS_SLOTS 31u /* most slots of an area: a bit each */
+#define SPR_VERBS_LANES 4u  /* most queue pairs of a link */
 
 struct spr_verbs_prefix {
     uint32_t given_back, number;
@@ -54,14 +60,23 @@ static_assert(sizeof(struct spr_verbs_prefix) + SPR_FRAME_BYTES == SPR_VERBS_HEA
               "layout of a message");
 
 #define SPR_VERBS_MAGIC 0x56525053u /* "SPRV" */
-#define SPR_VERBS_VERSION 1
+#define SPR_VERBS_VERSION 2
 
 /* An area of slots. */
 struct spr_verbs_area {
     uint64_t address;
-    uint32_t rkey;
+    uint32_t zero;
     uint16_t small, large;             /* how many */
     uint32_t small_bytes, large_bytes; /* of one slot, multiples of 64 */
+};
+
+/* One end of a queue pair. */
+struct spr_verbs_end {
+    uint32_t queue_pair, first_sequence;
+    uint8_t gid[16];
+    uint16_t lid;
+    uint8_t link_layer, mtu; /* IBV_LINK_LAYER_..., enum ibv_mtu */
+    uint32_t rkey;           /* of the slots, on this queue pair */
 };
 
 /* Each side's first words on the socket. After it has connected its queue pair each sends one byte,
@@ -69,16 +84,11 @@ struct spr_verbs_area {
 struct spr_verbs_card {
     uint32_t magic;
     uint16_t version;
-    uint8_t link_layer, mtu; /* IBV_LINK_LAYER_..., enum ibv_mtu */
-    uint32_t queue_pair, first_sequence;
-    uint8_t gid[16];
-    uint16_t lid;
-    uint16_t zero16;
-    uint32_t zero32;
+    uint16_t lanes; /* queue pairs that are offered: as many are connected as both have */
     struct spr_verbs_area area;
-    uint8_t zero[64];
+    struct spr_verbs_end end[SPR_VERBS_LANES];
 };
-static_assert(sizeof(struct spr_verbs_card) == 128, "layout of a card");
+static_assert(sizeof(struct spr_verbs_card) == 160, "layout of a card");
 #define SPR_VERBS_READY 0x52
 
 /* What follows the TCP address (transport/tcp/address.h) in spr_peer_info.address[]. */
