@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # The comparison with other libraries (docs/benchmarks.md). Their packages: tools/setup --bench.
 
-dist_noinst_SCRIPTS += bench/compare bench/mpi-shell bench/peer_gloo.py
+dist_noinst_SCRIPTS += bench/compare bench/mpi-shell bench/peer_gloo.py bench/verbs
 EXTRA_DIST += \
 	bench/hosts.py \
 	bench/peer_mpi.c \

@@ -46,6 +46,18 @@ wrong_usage --elements 0
 wrong_usage --only dense,nonsense
 wrong_usage dense
 
+# Without an RDMA device bench/verbs says where there is one.
+if [ ! -d /sys/class/infiniband ]; then
+    "$top_srcdir/bench/verbs" --ranks 2 >"$folder/out" 2>"$folder/err"
+    code=$?
+    expect_code 1
+    expect err '^verbs: this host has no RDMA device; tools/sparring-vm '
+    [ "$(wc -l <"$folder/err")" -eq 1 ] || fail "not one line on standard error"
+fi
+"$top_srcdir/bench/verbs" --ranks two >"$folder/out" 2>"$folder/err"
+code=$?
+expect_code 2
+
 small=(--quick --hosts 2 --elements 5000)
 
 # Without its libraries a peer is a row that says what to do; the run goes on, and no network is needed.
