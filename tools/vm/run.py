@@ -13,7 +13,7 @@ from .door import Door
 from .guest import addresses
 from .program import Program
 from .say import Failure, detail, say
-from .sink import Sink
+from .sink import Sink, Tagged
 from .terminal import Terminal, may_read
 
 BOOT_SECONDS = 300  # for the start of all guests
@@ -62,11 +62,11 @@ class Run:
             environment["PATH"] = "/run/sparring-vm/bin:" + environment.get("PATH", os.defpath)
         return environment
 
-    def sink(self, fd, tag=b""):
+    def sink(self, fd):
         for sink in self.sinks:
-            if sink.fd == fd and sink.tag == tag:
+            if sink.fd == fd:
                 return sink
-        self.sinks.append(Sink(fd, tag))
+        self.sinks.append(Sink(fd))
         return self.sinks[-1]
 
     def start_program(self, guest, words, streams, ended, folder=None, window=None):
@@ -98,8 +98,10 @@ class Run:
         self.terminal = Terminal() if self.options.tty else None
         window = self.terminal.window() if self.terminal else None
         for guest in self.guests:
-            tag = b"[%d] " % guest.number if self.options.tag else b""
-            streams = (0 if guest.number == 0 else None, self.sink(1, tag), self.sink(2, tag))
+            outputs = [self.sink(1), self.sink(2)]
+            if self.options.tag:
+                outputs = [Tagged(sink, b"[%d] " % guest.number) for sink in outputs]
+            streams = (0 if guest.number == 0 else None, *outputs)
             self.start_program(guest, words, streams, self.command_ended, window=window)
 
     def command_ended(self, program, code):

@@ -7,26 +7,19 @@ AT_ONCE = select.PIPE_BUF  # a descriptor that poll calls writable takes as much
 
 
 class Sink:
-    """Bytes for one descriptor. With a tag, whole lines with that in front."""
+    """Bytes for one descriptor, in the order in which they come."""
 
-    def __init__(self, fd, tag=b""):
+    def __init__(self, fd):
         self.fd = fd
-        self.tag = tag
-        self.line = b""  # the beginning of one
         self.waiting = bytearray()
         self.broken = False
 
     def put(self, data):
-        if self.tag:
-            lines = (self.line + data).split(b"\n")
-            self.line = lines.pop()
-            data = b"".join(self.tag + line + b"\n" for line in lines)
-        self.waiting += data
+        if not self.broken:
+            self.waiting += data
 
     def end(self):
-        """What is left of a line becomes one."""
-        if self.line:
-            self.put(b"\n")
+        """Nothing more comes from one who puts."""
 
     def write(self):
         """Once, when poll says so."""
@@ -43,3 +36,22 @@ class Sink:
         while self.waiting:
             select.select([], [self.fd], [])
             self.write()
+
+
+class Tagged:
+    """Whole lines for a sink that others use too, with a tag in front."""
+
+    def __init__(self, sink, tag):
+        self.sink = sink
+        self.tag = tag
+        self.line = b""  # the beginning of one
+
+    def put(self, data):
+        lines = (self.line + data).split(b"\n")
+        self.line = lines.pop()
+        self.sink.put(b"".join(self.tag + line + b"\n" for line in lines))
+
+    def end(self):
+        """What is left of a line becomes one."""
+        if self.line:
+            self.put(b"\n")
