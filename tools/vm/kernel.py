@@ -87,7 +87,9 @@ def uncompressed(image):
         payload = lzma.LZMADecompressor().decompress(payload)
     elif payload[:2] == b"\x1f\x8b":
         payload = gzip.decompress(payload[:-4])
-    return payload if payload[:4] == b"\x7fELF" and b"Xen\0" in payload else image
+    # The note of an ELF file that says where a virtual machine enters it (PVH).
+    entry = any(struct.pack("<III", 4, size, 18) + b"Xen\0" in payload for size in (4, 8))
+    return payload if payload[:4] == b"\x7fELF" and entry else image
 
 
 def unpack_modules(folder):
@@ -106,20 +108,21 @@ def take(tree, cache):
     version = os.path.basename(images[0])[len("vmlinuz-") :]
     final = os.path.join(cache, "kernel-" + version)
     with tempfile.TemporaryDirectory(prefix="new-", dir=cache) as new:
+        modules = new + "/lib/modules/" + version
         for base in ("/lib/modules/", "/usr/lib/modules/"):
             if os.path.isdir(tree + base + version):
-                modules = new + "/lib/modules/" + version
                 shutil.copytree(tree + base + version, modules)
         if not glob.glob(modules + "/kernel/" + NEEDED_MODULE + "*"):
             raise Failure("kernel %s has no rdma_rxe" % version)
         unpack_modules(modules)
-        subprocess.run([program("depmod", "kmod"), "-b", new, version], check=True)
+        if subprocess.run([program("depmod", "kmod"), "-b", new, version], check=False).returncode:
+            raise Failure("depmod does not take the modules of kernel %s" % version)
         with open(images[0], "rb") as image, open(new + "/vmlinux", "wb") as plain:
             plain.write(uncompressed(image.read()))
         os.chmod(new, 0o755)
         shutil.rmtree(final, ignore_errors=True)
         os.rename(new, final)
-        os.mkdir(new)
+        os.mkdir(new)  # for the end of this block to remove
     return final
 
 
@@ -143,6 +146,20 @@ def unpack(package, cache):
         if packed.wait() not in (0, -13):
             raise Failure("%s cannot be unpacked" % package)
         return take(tree, cache)
+
+
+def unpack_once(package, cache):
+    """A package that somebody named: it is not unpacked for every guest."""
+    name = subprocess.run(
+        [program("dpkg-deb", "dpkg"), "-f", package, "Package"],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
+    final = os.path.join(cache, "kernel-" + re.sub("^linux-image-(unsigned-)?", "", name))
+    if os.path.exists(final + "/vmlinux") and os.stat(final).st_ctime > os.stat(package).st_mtime:
+        return final
+    return unpack(package, cache)
 
 
 def apt(folder, options, *words):
@@ -242,7 +259,7 @@ def find(cache):
     with open(os.path.join(cache, "lock"), "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if wanted:
-            return unpack(os.path.abspath(wanted), cache)
+            return unpack_once(os.path.abspath(wanted), cache)
         kernel = cached(cache)
         for image, version in installed() if kernel is None else ():
             detail("taking the kernel of this machine, %s" % version)
