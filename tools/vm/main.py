@@ -26,5 +26,9 @@ def main(words, helpers):
     except Failure as failure:
         say.say(failure)
         return failure.code
+    except OSError as error:
+        where = error.filename + ": " if isinstance(error.filename, str) else ""
+        say.say(where + (error.strerror or str(error)))
+        return 1
     except Ended as ended:
         return 128 + ended.number
