@@ -117,6 +117,8 @@ transport_libspr_transport_la_SOURCES += \
 	transport/verbs/connect.c \
 	transport/verbs/device.c \
 	transport/verbs/fault.c \
+	transport/verbs/gids.c \
+	transport/verbs/gids.h \
 	transport/verbs/memory.c \
 	transport/verbs/region.c \
 	transport/verbs/queue.c \

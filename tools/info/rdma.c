@@ -15,7 +15,9 @@
 #include <infiniband/verbs.h>
 #include <stdlib.h>
 
+#include "base/mem.h"
 #include "tools/info/rdma_memory.h"
+#include "transport/verbs/gids.h"
 #include "transport/verbs/survey.h"
 
 static double gbit(uint8_t speed, uint8_t width)
@@ -72,7 +74,9 @@ static void take_gid(const struct rdma_device *d, struct rdma_port *p,
 static void take_port(struct rdma_device *d, struct ibv_context *context, uint8_t number)
 {
     struct rdma_port *p = &d->ports[d->port_count];
+    struct ibv_gid_entry *all;
     struct ibv_port_attr a;
+    size_t count;
 
     if (d->port_count == RDMA_PORTS)
         return;
@@ -90,11 +94,11 @@ static void take_port(struct rdma_device *d, struct ibv_context *context, uint8_
     p->pkeys = a.pkey_tbl_len;
     p->speed_gbit = gbit(a.active_speed, a.active_width);
     p->max_message_bytes = a.max_msg_sz;
-    for (int i = 0; i < a.gid_tbl_len; i++) {
-        struct ibv_gid_entry e = {0};
-        if (ibv_query_gid_ex(context, number, (uint32_t)i, &e, 0) == 0)
-            take_gid(d, p, &e);
-    }
+    count = spr_verbs_gids(context, &all);
+    for (size_t i = 0; i < count; i++)
+        if (all[i].port_num == number)
+            take_gid(d, p, &all[i]);
+    spr_free(all);
 }
 
 static void take_limits(struct rdma_device *d, const struct ibv_device_attr *a)

@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/mem.h"
+#include "transport/verbs/gids.h"
 #include "transport/verbs/survey.h"
 #include "transport/verbs/verbs.h"
 
@@ -193,21 +195,21 @@ static int weigh_gid(struct search *s, const struct verbs_device *d, int index,
 static int choose_gid(struct search *s, struct verbs_device *d)
 {
     static const char elsewhere[] = "belongs to another network namespace";
+    struct ibv_gid_entry *all;
+    size_t count = spr_verbs_gids(d->context, &all);
     int best = 0;
 
-    for (int i = 0; i < d->port.gid_tbl_len; i++) {
-        struct ibv_gid_entry e = {0};
-        int score;
-        if (ibv_query_gid_ex(d->context, d->port_number, (uint32_t)i, &e, 0))
-            continue;
-        score = weigh_gid(s, d, i, &e);
+    for (size_t i = 0; i < count; i++) {
+        const struct ibv_gid_entry *e = &all[i];
+        int score = e->port_num == d->port_number ? weigh_gid(s, d, (int)e->gid_index, e) : 0;
         if (score <= best)
             continue;
         best = score;
-        d->gid = *(const union ibv_gid *)&e.gid;
-        d->gid_index = i;
-        d->gid_type = e.gid_type;
+        d->gid = *(const union ibv_gid *)&e->gid;
+        d->gid_index = (int)e->gid_index;
+        d->gid_type = e->gid_type;
     }
+    spr_free(all);
     if (!best && s->elsewhere)
         tell(s, d, -1, false, elsewhere);
     else if (!best)
