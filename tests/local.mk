@@ -109,7 +109,8 @@ tests_sim_test_verdict_LDADD = tools/libspr-trace.la transport/libspr-sim.la $(L
 
 # Real processes.
 test_programs += tests/multi/test_job
-tests_multi_test_job_SOURCES = tests/multi/test_job.c $(job)
+tests_multi_test_job_SOURCES = tests/multi/test_job.c $(job) $(reference)
+tests_multi_test_job_LDADD = $(LDADD) -lm
 test_programs += tests/multi/test_progress
 tests_multi_test_progress_SOURCES = tests/multi/test_progress.c $(job)
 test_programs += \
@@ -128,6 +129,12 @@ tests_multi_test_leaving_SOURCES = tests/multi/test_leaving.c $(job)
 test_programs += tests/multi/test_matrix
 tests_multi_test_matrix_SOURCES = tests/multi/test_matrix.c $(job) $(reference)
 tests_multi_test_matrix_LDADD = $(LDADD) -lm
+test_programs += tests/multi/test_steady
+tests_multi_test_steady_SOURCES = tests/multi/test_steady.c $(job) $(reference)
+tests_multi_test_steady_LDADD = $(LDADD) -lm
+if HAVE_VERBS
+tests_multi_test_steady_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=ibv_reg_mr_iova2
+endif
 
 # Run at length by `make soak`, which sets SPARRING_SOAK=1.
 soak_programs = tests/sim/test_schedules

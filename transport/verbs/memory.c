@@ -62,12 +62,14 @@ static size_t cells_bytes(const struct verbs_transport *t)
 
 static void plan_area(const struct spr_options *options, struct spr_verbs_area *a)
 {
-    *a = (struct spr_verbs_area){.small = VERBS_SMALL_SLOTS,
-                                 .large = (uint16_t)options->verbs_slots,
-                                 .small_bytes = (uint32_t)spr_align_up(
-                                     SPR_VERBS_PAYLOAD + options->eager_bytes, SPR_CACHE_LINE),
-                                 .large_bytes = (uint32_t)spr_align_up(
-                                     SPR_VERBS_PAYLOAD + SPR_FRAME_MAX_PAYLOAD, SPR_CACHE_LINE)};
+    size_t eager = options->eager_bytes > SPR_FRAME_BYTES ? options->eager_bytes : SPR_FRAME_BYTES;
+
+    *a = (struct spr_verbs_area){
+        .small = VERBS_SMALL_SLOTS,
+        .large = (uint16_t)options->verbs_slots,
+        .small_bytes = (uint32_t)spr_align_up(SPR_VERBS_PAYLOAD + eager, SPR_CACHE_LINE),
+        .large_bytes =
+            (uint32_t)spr_align_up(SPR_VERBS_PAYLOAD + SPR_FRAME_MAX_PAYLOAD, SPR_CACHE_LINE)};
     assert(spr_verbs_slot_count(a) <= SPR_VERBS_SLOTS);
 }
 

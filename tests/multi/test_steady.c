@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * After its first calls a job allocates and registers nothing more, on every transport; and the
+ * same inputs give the same bits on all of them.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#ifdef HAVE_VERBS
+#include <infiniband/verbs.h>
+#endif
+
+#include "base/crc32c.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/util.h"
+#include "tests/multi/job.h"
+#include "tests/reference.h"
+
+#define SECONDS 60
+
+enum { N = 20000, K = 200, WORLD = 3, WARM_ROUNDS = 2, ROUNDS = 2, INPUTS = 1021 };
+
+static uint64_t seed;
+
+/* ---- Registrations of memory are counted ----------------------------------------------------- */
+
+static _Atomic int registrations;
+
+#ifdef HAVE_VERBS
+struct ibv_mr *__real_ibv_reg_mr_iova2(struct ibv_pd *pd, void *memory, size_t bytes, uint64_t at,
+                                       unsigned access);
+struct ibv_mr *__wrap_ibv_reg_mr_iova2(struct ibv_pd *pd, void *memory, size_t bytes, uint64_t at,
+                                       unsigned access);
+
+struct ibv_mr *__wrap_ibv_reg_mr_iova2(struct ibv_pd *pd, void *memory, size_t bytes, uint64_t at,
+                                       unsigned access)
+{
+    registrations++;
+    return __real_ibv_reg_mr_iova2(pd, memory, bytes, at, access);
+}
+#endif
+
+/* ---- All kinds of collectives ---------------------------------------------------------------- */
+
+struct work {
+    spr_comm *comm;
+    int rank, size;
+    void *in, *out; /* buckets of N doubles */
+    spr_sparse list;
+    spr_codec *codec;
+    double inputs[INPUTS];
+    uint32_t crc; /* of all results */
+};
+
+static const struct {
+    const char *name;
+    spr_dtype dtype;
+} dense[] = {{"fp32", SPR_FP32}, {"bf16", SPR_BF16}};
+
+static void fill(struct work *w, spr_dtype dtype, size_t count, uint64_t salt)
+{
+    for (size_t i = 0; i < count; i++)
+        reference_store(dtype, w->in, i, w->inputs[(i + salt) % INPUTS]);
+}
+
+static void add_to_crc(struct work *w, const void *data, size_t bytes)
+{
+    w->crc = spr_crc32c(w->crc, data, bytes);
+}
+
+static void run_dense(struct work *w, spr_dtype dtype, size_t count)
+{
+    size_t bytes = count * spr_dtype_size(dtype);
+    size_t part = count / (size_t)w->size;
+
+    for (int a = 0; spr_algorithm_name("allreduce", a); a++) {
+        spr_call_options options = SPR_CALL_OPTIONS_INIT;
+        options.algorithm = spr_algorithm_name("allreduce", a);
+        if ((!strcmp(options.algorithm, "flat") && bytes > 65536) ||
+            (!strcmp(options.algorithm, "ring") && dtype == SPR_BF16))
+            continue;
+        fill(w, dtype, count, count);
+        RANK_CHECK(!spr_allreduce(w->comm, w->in, w->out, count, dtype, SPR_SUM, &options));
+        add_to_crc(w, w->out, bytes);
+    }
+    fill(w, dtype, count, count + 1);
+    RANK_CHECK(!spr_allreduce(w->comm, w->in, w->in, count, dtype, SPR_AVG, NULL));
+    add_to_crc(w, w->in, bytes);
+    RANK_CHECK(!spr_reduce_scatter(w->comm, w->in, w->out, part, dtype, SPR_MAX, NULL));
+    RANK_CHECK(!spr_allgather(w->comm, w->out, w->in, part, dtype, NULL));
+    add_to_crc(w, w->in, part * (size_t)w->size * spr_dtype_size(dtype));
+    RANK_CHECK(!spr_broadcast(w->comm, w->in, count, dtype, w->size - 1, NULL));
+    RANK_CHECK(!spr_sendrecv(w->comm, w->in, w->out, count, dtype, 1, NULL));
+    add_to_crc(w, w->out, bytes);
+}
+
+static void run_round(struct work *w)
+{
+    w->crc = 0;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(dense); i++) {
+        run_dense(w, dense[i].dtype, 100);
+        run_dense(w, dense[i].dtype, N);
+    }
+    RANK_CHECK(!spr_sparse_allreduce(w->comm, &w->list, N, w->out, NULL, SPR_SUM, NULL));
+    add_to_crc(w, w->out, N * sizeof(float));
+    fill(w, SPR_FP32, N, 1);
+    RANK_CHECK(!spr_compressed_allreduce(w->comm, w->codec, w->in, SPR_AVG, NULL));
+    add_to_crc(w, w->in, N * sizeof(float));
+}
+
+static void open_work(struct work *w, spr_comm *comm)
+{
+    static uint32_t index[K];
+    static float value[K];
+    spr_layout layout = {1, "w", 0, N, 1};
+
+    *w = (struct work){.comm = comm, .rank = spr_comm_rank(comm), .size = spr_comm_size(comm)};
+    for (size_t i = 0; i < INPUTS; i++)
+        w->inputs[i] = reference_input(seed, SPR_FP64, 1, w->rank, i);
+    for (size_t i = 0; i < K; i++) {
+        index[i] = (uint32_t)(i * (N / K) + spr_hash_u32((uint64_t)w->rank << 32 ^ i) % (N / K));
+        value[i] = (float)reference_input(seed, SPR_FP32, 2, w->rank, i);
+    }
+    w->list = (spr_sparse){index, value, K, 0};
+    RANK_CHECK(!spr_mem_alloc(comm, N * sizeof(double), &w->in));
+    RANK_CHECK(!spr_mem_alloc(comm, N * sizeof(double), &w->out));
+    RANK_CHECK(!spr_codec_create("topk:ratio=1%", &layout, 1, &w->codec));
+}
+
+static void close_work(struct work *w)
+{
+    spr_codec_destroy(w->codec);
+    spr_mem_free(w->comm, w->in);
+    spr_mem_free(w->comm, w->out);
+}
+
+/* ---- Tests ----------------------------------------------------------------------------------- */
+
+static void run_steadily(struct job *job, int rank, spr_comm *comm)
+{
+    const uint64_t many = UINT64_C(1) << 40;
+    struct work w;
+    uint64_t left;
+    int before;
+
+    (void)job;
+    open_work(&w, comm);
+    for (int i = 0; i < WARM_ROUNDS; i++)
+        run_round(&w);
+    before = registrations;
+    spr_mem_fail_nth(many);
+    for (int i = 0; i < ROUNDS; i++)
+        run_round(&w);
+    left = spr_mem_fail_nth(0);
+    if (left != many || registrations != before)
+        fprintf(stderr, "rank %d over %s: %llu allocations, %d registrations\n", rank,
+                job->transports, (unsigned long long)(many - left), registrations - before);
+    RANK_CHECK(left == many);
+    RANK_CHECK(registrations == before);
+    /* Over verbs, memory of the job was registered at all. */
+    RANK_CHECK(strcmp(job->transports, "verbs") != 0 || before > 0);
+    close_work(&w);
+}
+
+/* A message of at most SPARRING_EAGER bytes that comes before its receiver asks for it is copied,
+ * into memory of its own. */
+static void nothing_else_is_allocated_or_registered_after_the_first_calls(void **state)
+{
+    (void)state;
+    setenv("SPARRING_EAGER", "0", 1);
+    job_on_all_transports(WORLD, run_steadily, NULL, SECONDS);
+    unsetenv("SPARRING_EAGER");
+}
+
+static void run_once(struct job *job, int rank, spr_comm *comm)
+{
+    struct work w;
+
+    open_work(&w, comm);
+    run_round(&w);
+    run_round(&w); /* the codec has something left from the first */
+    ((uint32_t *)job->shared)[rank] = w.crc;
+    close_work(&w);
+}
+
+static void the_same_inputs_give_the_same_bits_on_all_transports(void **state)
+{
+    uint32_t first[WORLD];
+
+    (void)state;
+    for (size_t t = 0; t < job_transport_count; t++) {
+        struct job job;
+        uint32_t *crc;
+        job_start(&job, WORLD, job_transports[t], run_once, NULL);
+        crc = (uint32_t *)job.shared;
+        assert_true(job_wait(&job, SECONDS));
+        print_message("%s: %08x\n", job_transports[t], crc[0]);
+        if (t == 0)
+            memcpy(first, crc, sizeof first);
+        assert_memory_equal(crc, first, sizeof first);
+        job_expect_success(&job, 1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_else_is_allocated_or_registered_after_the_first_calls),
+        cmocka_unit_test(the_same_inputs_give_the_same_bits_on_all_transports),
+    };
+
+    seed = job_seed();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
