@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/multi/tcp_world.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -83,6 +84,20 @@ void connect_nodes(struct node *n, int size)
                 node_connect(&n[i], j, &n[j].info);
 }
 
+/* Until one of them has something to do. */
+static void sleep_all(struct node *n, int size, int ms)
+{
+    struct pollfd fds[NODE_PEERS];
+    int armed = 0;
+
+    for (int i = 0; i < size; i++) {
+        fds[i] = (struct pollfd){.fd = n[i].t->ops->fd(n[i].t), .events = POLLIN};
+        armed += n[i].t->ops->arm(n[i].t) == SPR_OK;
+    }
+    if (armed == size)
+        (void)poll(fds, (nfds_t)size, ms);
+}
+
 void run_nodes(struct node *n, int size, bool (*done)(const struct node *n))
 {
     for (;;) {
@@ -95,7 +110,7 @@ void run_nodes(struct node *n, int size, bool (*done)(const struct node *n))
         if (all)
             return;
         if (steps == 0)
-            node_sleep(&n[0], 1);
+            sleep_all(n, size, 1);
     }
 }
 
