@@ -188,7 +188,7 @@ static const char *const reserved[] = {
     "CONF_FILE",   "TIME_FACTOR",    "SIMD",       "SEED",
     "SOAK",        "TEST_SCALE",     "TEST_LIMIT", "TEST_TRANSPORTS",
     "PROGRESS",    "TEST_SCHEDULES", "TEST_JOBS",  "MEET",
-    "JOIN",        "SCENE",
+    "JOIN",        "SCENE",          "RSH",
 };
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -89,6 +89,8 @@ void rank_name(const struct job *job, const struct rank *rank, pid_t pid, char *
 
 /* remote.c: what a remote shell is given on its standard input. *text is allocated. */
 bool remote_script(const struct job *job, const struct rank *rank, char **text, size_t *length);
+/* The words of --rsh, SPARRING_RSH, or the default. */
+const char *remote_shell(const struct options *options);
 /* The command that opens a remote shell on a host; allocated, NULL at its end. */
 char **remote_command(const struct job *job, const struct rank *rank);
 

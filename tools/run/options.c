@@ -158,7 +158,7 @@ static const struct option_row {
     {"hosts", 0, "H1,H2:4,...", take_hosts,
      "start ranks there, block by block; :4 = up to four ranks"},
     {"rsh", 0, "COMMAND", take_remote_shell,
-     "how to run a command on a host\n[ssh -o BatchMode=yes]"},
+     "how to run a command on a host [SPARRING_RSH, or\nssh -o BatchMode=yes]"},
     {NULL, 0, NULL, NULL, "About"},
     {"help", 'h', NULL, NULL, "print this text"},
     {"version", 'V', NULL, NULL, "print the version"},

@@ -189,14 +189,14 @@ static void child(const struct job *job, const struct rank *rank, const struct e
 static void refuse(struct job *job, const struct rank *rank, const struct report *report)
 {
     const char *program =
-        rank->control_fd >= 0 ? job->options->remote_shell : job->options->program[0];
+        rank->control_fd >= 0 ? remote_shell(job->options) : job->options->program[0];
     job->code = 1;
     errno = report->error;
     if (report->step < STEP_COUNT - 1) {
         say_errno("rank %d cannot %s", rank->index, steps[report->step].name);
         return;
     }
-    say_errno("cannot run '%s'", program != NULL ? program : "ssh");
+    say_errno("cannot run '%s'", program);
     job->code = report->error == ENOENT || report->error == ENOTDIR ? 127 : 126;
 }
 

@@ -115,12 +115,19 @@ bool remote_script(const struct job *job, const struct rank *rank, char **text, 
     return fclose(stream) == 0;
 }
 
+const char *remote_shell(const struct options *options)
+{
+    const char *shell = options->remote_shell;
+
+    if (shell == NULL)
+        shell = getenv("SPARRING_RSH");
+    /* Ranks cannot ask at the terminal: fail instead of waiting. */
+    return shell != NULL && shell[strspn(shell, " \t")] != '\0' ? shell : "ssh -o BatchMode=yes";
+}
+
 char **remote_command(const struct job *job, const struct rank *rank)
 {
-    const char *shell = job->options->remote_shell;
-    if (shell == NULL)
-        shell =
-            "ssh -o BatchMode=yes"; /* ranks cannot ask at the terminal: fail instead of waiting */
+    const char *shell = remote_shell(job->options);
     size_t length = strlen(shell) + 1;
     char **words = calloc(length / 2 + 5, sizeof *words);
     char *copy = strdup(shell);
