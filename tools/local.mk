@@ -25,6 +25,7 @@ dist_vm_DATA = \
 	tools/vm/options.py \
 	tools/vm/port.py \
 	tools/vm/program.py \
+	tools/vm/pulse.py \
 	tools/vm/run.py \
 	tools/vm/say.py \
 	tools/vm/script.py \

@@ -138,7 +138,7 @@ static void sparring_run_starts_ranks_in_guests(void **state)
 {
     (void)state;
     run("export VM RUN; $VM --guests 2 --mem 1G --outside --timeout 280 -- sh -c '"
-        " $RUN --hosts guest0:2,guest1 --rsh \"$VM exec\" --tag -- sh -c \"cat; echo \\$(hostname)"
+        " $RUN --hosts guest0:2,guest1 --tag -- sh -c \"cat; echo \\$(hostname)"
         " \\$SPARRING_RANK/\\$SPARRING_SIZE \\$SPARRING_ROOT\"; echo first $?;"
         " $RUN --hosts guest0,guest1 --rsh \"$VM exec\" -- sh -c \"[ \\$SPARRING_RANK = 0 ] || "
         "kill -9 \\$\\$;"
@@ -161,6 +161,17 @@ static void a_guest_that_crashes_is_told_with_its_last_words(void **state)
     run("$VM --mem 512M --timeout 200 -- sh -c 'sync; echo c >/proc/sysrq-trigger; sleep 100'");
     assert_code(1);
     assert_has(result.error, "sparring-vm: guest 0 ended before it was done: ");
+    assert_int_equal(count(result.error, "\n"), 1);
+    assert_nothing_left();
+}
+
+static void a_guest_that_hangs_is_told(void **state)
+{
+    (void)state;
+    run("SPARRING_VM_PATIENCE=3 $VM --mem 512M --timeout 200 -- sh -c 'echo up; sleep 1000'"
+        " >$READY & p=$!; " AWAIT_READY(1) "pkill -STOP -P $p qemu; wait $p");
+    assert_code(1);
+    assert_has(result.error, "sparring-vm: guest 0 hangs, it has not answered for 3 s: ");
     assert_int_equal(count(result.error, "\n"), 1);
     assert_nothing_left();
 }
@@ -192,7 +203,7 @@ static void nothing_is_left_behind(void **state)
     /* Nor a folder: the next run clears up. */
     run("D=$(mktemp -d); export TMPDIR=$D; $VM --timeout 60 -- true & p=$!; sleep 3; kill -KILL "
         "$p; wait $p;"
-        " ls $D; $VM --timeout 1 -- true; ls $D; rmdir $D");
+        " ls $D; $VM --timeout 5 -- true; ls $D; rmdir $D");
     assert_int_equal(count(result.output, "sparring-vm."), 1);
 }
 
@@ -204,6 +215,7 @@ int main(void)
         cmocka_unit_test(cables_and_guests_fail_as_they_are_told),
         cmocka_unit_test(sparring_run_starts_ranks_in_guests),
         cmocka_unit_test(a_guest_that_crashes_is_told_with_its_last_words),
+        cmocka_unit_test(a_guest_that_hangs_is_told),
         cmocka_unit_test(signals_reach_the_command),
         cmocka_unit_test(nothing_is_left_behind),
     };

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 
 from .kernel import program
-from .guest import die_with_parent
+from .guest import die_with_parent, end_process
 from .say import Failure, detail
 
 DEVICE = "/dev/kvm"
@@ -42,8 +42,7 @@ def works(kernel, initrd):
         except subprocess.TimeoutExpired:
             pass
         finally:
-            process.kill()
-            process.wait()
+            end_process(process)
         console.seek(0)
         return b"sparring-vm: it works" in console.read()
 

@@ -35,10 +35,12 @@ class Actions:
         guest.stop()
 
     def do_pause(self, guest):
+        guest.paused = True
         guest.tell_monitor("stop")
 
     def do_resume(self, guest):
         guest.tell_monitor("cont")
+        guest.paused = False
 
     def do_cut(self, guest, rail, _):
         guest.tell_monitor("set_link", name="nic%d" % rail, up=False)

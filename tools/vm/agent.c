@@ -72,6 +72,8 @@ static void obey(const struct vm_frame *frame, const unsigned char *payload)
 {
     struct session *session = find(frame->number);
 
+    if (frame->kind == VM_ASK)
+        send_frame(VM_ANSWER, 0, NULL, 0);
     if (frame->kind == VM_START && session == NULL)
         start(frame->number, payload, frame->length);
     if (session == NULL)

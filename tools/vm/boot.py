@@ -4,7 +4,9 @@ import fcntl
 import glob
 import os
 import shutil
+import signal
 import tempfile
+import time
 
 from . import accelerator, image, kernel
 from .guest import Guest, kept_folders
@@ -48,13 +50,26 @@ def make_folder():
     return folder
 
 
+def limit_start(seconds):
+    """Until 0 is given: what comes before Run, such as a download, does not look at a clock."""
+
+    def late(*_):
+        raise Failure("the time is over (--timeout %g)" % seconds, 124)
+
+    signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
 def run(options, helpers, signals):
+    end = None if options.timeout is None else time.monotonic() + options.timeout
+    limit_start(options.timeout or 0)
     kernel.program("qemu-system-x86_64", "qemu-system-x86")
     agent, switch = (helper(helpers, "sparring-vm-" + name) for name in ("agent", "switch"))
     cache = kernel.cache_folder()
     where = kernel.find(cache)
     initrd = image.build(where, cache)
     chosen = accelerator.choose(options.accel, where, initrd, cache)
+    limit_start(0)
     if options.prepare:
         return 0
     folder = make_folder()
@@ -72,7 +87,7 @@ def run(options, helpers, signals):
             guests.append(guest)
             guest.start(guest.words(options, where, initrd, chosen), network.sockets[number])
             network.hand_over(number)
-        job = Run(options, guests, network, folder, accelerator.TIME_FACTOR[chosen])
+        job = Run(options, guests, network, folder, accelerator.TIME_FACTOR[chosen], end)
         return job.loop(signals)
     finally:
         for part in [job] + guests + [network]:

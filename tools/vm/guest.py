@@ -11,6 +11,7 @@ import subprocess
 
 from .kernel import program
 from .port import Port
+from .say import say
 
 # Nothing that the kernel could spend time on; the clock of the host needs no check.
 BOOT_LINE = (
@@ -18,6 +19,7 @@ BOOT_LINE = (
     "cryptomgr.notests=1 rcupdate.rcu_expedited=1 audit=0"
 )
 PR_SET_PDEATHSIG = 1
+END_SECONDS = 20
 
 
 def die_with_parent():
@@ -36,6 +38,15 @@ def spawn(words, fds, log):
         start_new_session=True,
         preexec_fn=die_with_parent,
     )
+
+
+def end_process(process):
+    """At once. One that the kernel does not let go, as happens with KVM, is not waited for."""
+    process.kill()
+    try:
+        process.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        say("process %d cannot be killed" % process.pid)
 
 
 def kept_folders(paths):
@@ -66,6 +77,7 @@ class Guest:
         self.ready = False
         self.killed = False  # on purpose
         self.gone = False
+        self.paused = False
         os.makedirs(self.job)
 
     def write_job(self, settings, lists):
@@ -140,8 +152,7 @@ class Guest:
 
     def stop(self):
         if self.process is not None:
-            self.process.kill()
-            self.process.wait()
+            end_process(self.process)
 
     def evidence(self):
         """What QEMU or the guest's kernel said last, or what tools/vm/init or a panic said."""

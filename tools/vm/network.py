@@ -3,7 +3,7 @@
 import os
 import socket
 
-from .guest import spawn
+from .guest import end_process, spawn
 
 
 class Network:
@@ -11,7 +11,7 @@ class Network:
 
     def __init__(self, guests, rails, helper, folder):
         self.guests = guests
-        self.process = None
+        self.process = self.log = None
         self.sockets = [[None] * rails for _ in range(guests)]
         if guests == 1:
             return
@@ -24,7 +24,8 @@ class Network:
                 self.sockets[guest][rail] = mine
                 theirs.append(their)
         fds = [their.fileno() for their in theirs]
-        with open(os.path.join(folder, "switch"), "wb") as log:
+        self.log = os.path.join(folder, "switch")
+        with open(self.log, "wb") as log:
             self.process = spawn([helper, str(guests)] + [str(fd) for fd in fds], fds, log)
         for their in theirs:
             their.close()
@@ -35,6 +36,13 @@ class Network:
             if stream is not None:
                 stream.close()
 
+    def ended(self):
+        return self.process is not None and self.process.poll() is not None
+
+    def evidence(self):
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            return log.read().strip() or "exit code %d" % self.process.returncode
+
     def silence(self, guest, rail, silent):
         if self.process is not None:
             line = "%d %d\n" % (rail * self.guests + guest, not silent)
@@ -42,5 +50,4 @@ class Network:
 
     def stop(self):
         if self.process is not None:
-            self.process.kill()
-            self.process.wait()
+            end_process(self.process)

@@ -2,8 +2,8 @@
 """Speaking with the agent in a guest: the frames of tools/vm/wire.h."""
 import struct
 
-START, INPUT, INPUT_END, SIGNAL, WINDOW, GONE = range(1, 7)
-READY, OUTPUT, ERROR, TAKEN, ENDED, CONTROL = range(65, 71)
+START, INPUT, INPUT_END, SIGNAL, WINDOW, GONE, ASK = range(1, 8)
+READY, OUTPUT, ERROR, TAKEN, ENDED, CONTROL, ANSWER = range(65, 72)
 HEAD = struct.Struct("<IBBH")
 INPUT_WINDOW = 64 << 10  # bytes of input that a program has not taken
 

@@ -4,6 +4,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
 from functools import partial
 
@@ -12,6 +13,7 @@ from .actions import Actions
 from .door import Door
 from .guest import addresses
 from .program import Program
+from .pulse import ASK_SECONDS, Pulse
 from .say import Failure, detail, say
 from .sink import Sink, Tagged
 from .terminal import Terminal, may_read
@@ -24,11 +26,12 @@ WAITING_MOST = 1 << 20  # bytes of output that nobody takes; then programs have 
 class Run:
     """The guests of one call, which were started. loop() gives the exit code."""
 
-    def __init__(self, options, guests, network, folder, time_factor):
+    def __init__(self, options, guests, network, folder, time_factor, end):
         self.options = options
         self.guests = guests
         self.folder = folder
         self.time_factor = time_factor
+        self.end = end  # of --timeout, or None
         self.programs = {}  # by guest and number
         self.sinks = []
         self.codes = {}  # of the command, by guest, in the order in which they came
@@ -37,9 +40,11 @@ class Run:
         self.door = None
         self.terminal = None
         self.last_number = 0
+        self.network = network
         self.actions = Actions(self, network)
+        self.pulses = {guest.number: Pulse(guest) for guest in guests}
         self.events = sorted(options.script, key=lambda event: event.time)
-        self.begun = time.monotonic()
+        self.begun = self.looked = time.monotonic()
         self.started = None  # when the command was
         self.stop_at = None  # after a signal
         self.stop_code = None
@@ -57,6 +62,7 @@ class Run:
         environment.pop("SPARRING_VM_SOCKET", None)
         if guest is None:
             environment["SPARRING_VM_SOCKET"] = self.door.path
+            environment.setdefault("SPARRING_RSH", os.path.abspath(sys.argv[0]) + " exec")
         else:
             environment["SPARRING_VM_GUEST"] = str(guest.number)
             environment["PATH"] = "/run/sparring-vm/bin:" + environment.get("PATH", os.defpath)
@@ -118,6 +124,8 @@ class Run:
     # ---- What can happen ----
 
     def hear(self, guest, what):
+        if guest.gone:
+            return
         guest.port.flush()
         frames = guest.port.receive() if what & ~select.POLLOUT else ()
         if frames is None:
@@ -138,13 +146,18 @@ class Run:
                 program.hear(kind, payload)
                 if kind == port.ENDED:
                     self.programs.pop((guest.number, number), None)
+        if frames:
+            self.pulses[guest.number].beat(time.monotonic())
 
     def lose(self, guest):
         """Its QEMU is gone."""
+        when = "while it started" if self.started is None else "before it was done"
+        self.bury(guest, "guest %d ended %s: %s" % (guest.number, when, guest.evidence()))
+
+    def bury(self, guest, text):
+        """text: why it is gone, which ends all, unless the command is outside."""
         guest.gone = True
         if not guest.killed:
-            when = "while it started" if self.started is None else "before it was done"
-            text = "guest %d ended %s: %s" % (guest.number, when, guest.evidence())
             if self.outside is None:
                 raise Failure(text)
             say(text)
@@ -188,7 +201,7 @@ class Run:
             self.outside.send_signal(number)  # else the terminal has sent it to both
 
     def look_at_clock(self):
-        """Does what is due. Returns seconds until the next thing is, or None."""
+        """Does what is due. Returns seconds until the next thing is."""
         now = time.monotonic()
         due = []
         if self.started is None:
@@ -200,8 +213,8 @@ class Run:
             due.append(self.stop_at)
             if now >= self.stop_at:
                 self.result = self.stop_code
-        if self.options.timeout is not None:
-            due.append(self.begun + self.options.timeout)
+        if self.end is not None:
+            due.append(self.end)
             if now >= due[-1]:
                 say("the time is over (--timeout %g)" % self.options.timeout)
                 self.result = 124
@@ -210,14 +223,38 @@ class Run:
             if now < due[-1]:
                 break
             self.actions.perform(self.events.pop(0).action)
-        return max(0.0, min(due) - now) if due else None
+        due.append(self.take_pulses(now))
+        return max(0.0, min(due) - now)
+
+    def take_pulses(self, now):
+        """Whether one hangs. Returns when to look again."""
+        excused = self.crowded() or now - self.looked > 3 * ASK_SECONDS  # we did not listen
+        self.looked = now
+        for guest in self.guests:
+            pulse = self.pulses[guest.number]
+            if excused or guest.paused:
+                pulse.beat(now)
+            elif guest.ready and not guest.gone and pulse.stopped(now):
+                guest.stop()
+                self.bury(guest, pulse.text())
+        return now + ASK_SECONDS
+
+    def look_at_children(self):
+        """They end with a signal that someone may have blocked or lost."""
+        self.look_outside()
+        if self.network.ended():
+            raise Failure("the switch between the guests ended: " + self.network.evidence())
 
     # ---- The loop ----
+
+    def crowded(self):
+        """Nobody takes the output: guests are not listened to."""
+        return sum(len(sink.waiting) for sink in self.sinks) > WAITING_MOST
 
     def watched(self, signals):
         """(descriptor, what poll looks for, function that takes what it found) of everything."""
         yield signals.fileno(), select.POLLIN, partial(self.take_signals, signals)
-        crowded = sum(len(sink.waiting) for sink in self.sinks) > WAITING_MOST
+        crowded = self.crowded()
         for guest in self.guests:
             if not guest.gone:
                 events = 0 if crowded else select.POLLIN
@@ -238,8 +275,9 @@ class Run:
             poll.register(fd, events)
             calls[fd] = call
         seconds = self.look_at_clock()
+        self.look_at_children()
         if self.result is None:
-            for fd, what in poll.poll(None if seconds is None else seconds * 1000 + 1):
+            for fd, what in poll.poll(seconds * 1000 + 1):
                 calls[fd](what)
 
     def loop(self, signals):

@@ -20,6 +20,7 @@ class Signals:
     def __init__(self):
         self.raising = True
         self.reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING + (signal.SIGCHLD, signal.SIGWINCH))
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         for number in ENDING + (signal.SIGCHLD, signal.SIGWINCH):
             signal.signal(number, self.on_signal)

@@ -34,6 +34,7 @@ enum vm_kind {
     VM_SIGNAL,    /* u8, for the process group of the program */
     VM_WINDOW,    /* u16 rows, u16 columns of its terminal */
     VM_GONE,      /* nobody listens any more: the end of its input, and SIGHUP */
+    VM_ASK,       /* of no session: VM_ANSWER is wanted */
 
     /* From the guest. */
     VM_READY = 65, /* once */
@@ -42,6 +43,7 @@ enum vm_kind {
     VM_TAKEN,      /* u32 bytes of input have been handed over */
     VM_ENDED,      /* u32 exit code, 128 + signal; the last frame of a session */
     VM_CONTROL,    /* a line that was written into the control pipe */
+    VM_ANSWER,     /* to VM_ASK */
 };
 
 #endif
