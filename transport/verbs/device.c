@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -309,15 +310,14 @@ static void try_device(struct search *s, struct ibv_device *device)
  * such pages can be kept from it. */
 static void prepare_fork(void)
 {
-    static bool told;
+    static _Atomic bool told;
     int error = ibv_is_fork_initialized() == IBV_FORK_DISABLED ? ibv_fork_init() : 0;
 
-    if (error && !told)
+    if (error && !atomic_exchange(&told, true))
         spr_warn(
             SPR_SUB_NET,
             "verbs: fork() would let results go astray: ibv_fork_init: %s; Linux 5.12 needs none",
             strerrordesc_np(error));
-    told |= error;
 }
 
 static spr_status none_found(const struct search *s, struct spr_error *error)
