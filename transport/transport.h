@@ -173,9 +173,9 @@ struct spr_transport_ops {
     /* Nothing queued or in flight any more (used before close). */
     bool (*idle)(struct spr_transport *t);
     /* All frames of the link are on the peer's side, in its kernel or in memory that it sees: the
-     * end of this process does not take them back. Nothing wakes the caller when that becomes true.
-     */
-    bool (*delivered)(const struct spr_link *link);
+     * end of this process does not take them back. Nothing wakes the caller when that becomes true,
+     * and it may become so only because somebody asks. */
+    bool (*delivered)(struct spr_link *link);
     /* Free everything. No upcalls. */
     void (*close)(struct spr_transport *t);
     /* Memory that frames are sent from and, `writable`, that peers may be let write (expose): the

@@ -274,7 +274,7 @@ static bool wire_idle(struct spr_transport *t)
     return true;
 }
 
-static bool wire_delivered(const struct spr_link *link)
+static bool wire_delivered(struct spr_link *link)
 {
     return !((const struct wire_link *)(const void *)link)->queued;
 }

@@ -281,10 +281,7 @@ static bool self_idle(struct spr_transport *base)
     return !t->frames.head && !t->returned.head && spr_list_empty(&t->loans);
 }
 
-static bool self_delivered(const struct spr_link *link)
-{
-    return !self_of(link->transport)->frames.head;
-}
+static bool self_delivered(struct spr_link *link) { return !self_of(link->transport)->frames.head; }
 
 static spr_status self_mem_register(struct spr_transport *t, void *memory, size_t bytes,
                                     bool writable)

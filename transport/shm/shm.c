@@ -314,7 +314,7 @@ static bool shm_idle(struct spr_transport *base)
 }
 
 /* What is copied lies in memory that the peer has mapped. */
-static bool shm_delivered(const struct spr_link *link)
+static bool shm_delivered(struct spr_link *link)
 {
     return !((const struct spr_shm_link *)link)->uncopied;
 }

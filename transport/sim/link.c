@@ -377,7 +377,7 @@ static bool sim_idle(struct spr_transport *t)
 
 /* Frames under way may be lost with their sender; those that vanished are never acknowledged. Where
  * time stands still, what is sent arrives. */
-static bool sim_delivered(const struct spr_link *link)
+static bool sim_delivered(struct spr_link *link)
 {
     const struct spr_sim_rank *r = rank_of(link->transport);
     const struct spr_sim_link *l = &r->links[link->peer];

@@ -219,7 +219,7 @@ bool spr_tcp_idle(struct spr_transport *t) { return spr_tcp_of(t)->queued == 0; 
 
 /* What the peer has not acknowledged is lost when this socket is closed with unread data in it,
  * which a process that just exits does. */
-bool spr_tcp_delivered(const struct spr_link *link)
+bool spr_tcp_delivered(struct spr_link *link)
 {
     const struct spr_tcp_link *l = (const struct spr_tcp_link *)link;
     int unacknowledged = 0;

@@ -119,7 +119,7 @@ spr_status spr_tcp_connect(struct spr_transport *t, int peer, const struct spr_p
 void spr_tcp_send(struct spr_link *link, struct spr_tx *tx);
 void spr_tcp_release(struct spr_link *link, void *token);
 bool spr_tcp_idle(struct spr_transport *t);
-bool spr_tcp_delivered(const struct spr_link *link);
+bool spr_tcp_delivered(struct spr_link *link);
 
 /* ---- For the twins ----------------------------------------------------------------------------
  */

@@ -112,7 +112,7 @@ int verbs_drain(struct verbs_transport *t, struct verbs_link *l)
 {
     int steps = 0;
 
-    if (verbs_under_way(l) && spr_now_ns(t->tcp.base.params.clock) < l->drain_ns) {
+    if (verbs_awaits(l) && spr_now_ns(t->tcp.base.params.clock) < l->drain_ns) {
         spr_tcp_wake(&t->tcp, &l->tcp); /* look again */
         return 0;
     }

@@ -2,8 +2,8 @@
  *
  * Frames into slots of the peer; a payload that is PLACED straight to where the peer wants it, as a
  * write of its own before that of its frame. What is queued goes out as one chain of work requests
- * on each lane, of which the last is signalled: a completion means that all before it are over,
- * too.
+ * on each lane. The last is signalled when the device reads the caller's memory or a buffer for one
+ * of them, and every so often: a completion means that all before it are over, too.
  */
 #include <arpa/inet.h>
 #include <assert.h>
@@ -46,6 +46,24 @@ static int find_slot(const struct verbs_link *l, uint32_t bytes)
 
     room &= bytes <= l->remote.small_bytes - SPR_VERBS_LEAD ? small : ~small;
     return room ? __builtin_ctz(room) : -1;
+}
+
+bool verbs_awaits(const struct verbs_link *l)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < VERBS_LANES; i++)
+        any |= (int32_t)(l->lane[i].wr_told - l->lane[i].wr_first) > 0;
+    return any;
+}
+
+void verbs_want_word(struct verbs_transport *t, struct verbs_link *l)
+{
+    if (l->phase != VERBS_UP)
+        return;
+    for (uint32_t i = 0; i < l->lanes; i++)
+        l->lane[i].wants_word = l->lane[i].wr_told != l->lane[i].wr_next;
+    spr_tcp_wake(&t->tcp, &l->tcp);
 }
 
 /* Room for `n` more work requests. */
@@ -97,6 +115,15 @@ static void add_credit(struct verbs_link *l, struct chain *c)
     struct ibv_send_wr *wr = add(l, c);
 
     wr->imm_data = htonl(SPR_VERBS_CREDIT | l->given_back);
+    wr->wr.rdma.remote_addr = l->remote.address;
+}
+
+/* Nothing, for the sake of its completion; the peer does not notice. */
+static void add_word(struct verbs_link *l, struct chain *c)
+{
+    struct ibv_send_wr *wr = add(l, c);
+
+    wr->opcode = IBV_WR_RDMA_WRITE;
     wr->wr.rdma.remote_addr = l->remote.address;
 }
 
@@ -220,12 +247,29 @@ static struct spr_tx *gather(struct verbs_transport *t, struct verbs_link *l, st
     return copied;
 }
 
+/* Must this chain be followed by a completion? */
+static bool signals(const struct chain *c)
+{
+    const struct verbs_lane *lane = c->lane;
+    bool needed = lane->wants_word || lane->wr_next - lane->wr_told >= VERBS_UNTOLD;
+
+    for (uint32_t i = lane->wr_next - (uint32_t)c->n; i != lane->wr_next; i++) {
+        const struct verbs_wr *wr = &lane->wr[i % VERBS_SEND_DEPTH];
+        needed |= wr->tx || wr->staging;
+    }
+    return needed;
+}
+
 static bool post(struct verbs_transport *t, struct verbs_link *l, struct chain *c)
 {
     struct ibv_send_wr *bad;
     int failed;
 
-    c->wr[c->n - 1].send_flags |= IBV_SEND_SIGNALED;
+    if (signals(c)) {
+        c->wr[c->n - 1].send_flags |= IBV_SEND_SIGNALED;
+        c->lane->wr_told = c->lane->wr_next;
+        c->lane->wants_word = false;
+    }
     t->under_way += (size_t)c->n;
     t->tcp.base.params.counters->posted_chains++;
     failed = ibv_post_send(c->lane->qp, c->wr, &bad);
@@ -267,6 +311,8 @@ static int flush_once(struct verbs_transport *t, struct verbs_link *l, bool *ful
         add_credit(l, &chains[0]);
     *full = false;
     for (uint32_t i = 0; i < l->lanes && l->phase == VERBS_UP; i++) {
+        if (chains[i].n == 0 && chains[i].lane->wants_word && room_for(&chains[i], 1))
+            add_word(l, &chains[i]);
         if (chains[i].n > 0)
             (void)post(t, l, &chains[i]);
         *full |= chains[i].n >= VERBS_CHAIN - 1;

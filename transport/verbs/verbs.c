@@ -197,16 +197,23 @@ static spr_status arm(struct spr_transport *base)
 
 static bool idle(struct spr_transport *base)
 {
-    const struct verbs_transport *t = verbs_of(base);
+    struct verbs_transport *t = verbs_of(base);
+    bool idle = t->tcp.queued == 0 && t->under_way == 0;
 
-    return t->tcp.queued == 0 && t->under_way == 0;
+    for (int r = 0; !idle && r < base->params.size; r++)
+        if (t->tcp.links[r])
+            verbs_want_word(t, verbs_link_of(t->tcp.links[r]));
+    return idle;
 }
 
-static bool delivered(const struct spr_link *link)
+static bool delivered(struct spr_link *link)
 {
-    const struct verbs_link *l = (const struct verbs_link *)link;
+    struct verbs_link *l = verbs_link_of(spr_tcp_link_of(link));
 
-    return !l->tcp.conn.tx_first && !verbs_under_way(l);
+    if (!l->tcp.conn.tx_first && !verbs_under_way(l))
+        return true;
+    verbs_want_word(verbs_of_link(l), l);
+    return false;
 }
 
 /* ---- Peers ------------------------------------------------------------------------------------

@@ -43,8 +43,9 @@
 #define VERBS_CELL_BYTES 128u /* prefix and frame header of a message that is under way */
 /* Messages are numbered; those that have arrived and wait for an earlier one have a slot each. */
 #define VERBS_WINDOW 32u
-#define VERBS_CHAIN 16 /* work requests posted at a time */
-#define VERBS_POLL 16  /* completions taken at a time */
+#define VERBS_CHAIN 16   /* work requests posted at a time */
+#define VERBS_UNTOLD 16u /* work requests under way without a completion to follow, at most */
+#define VERBS_POLL 16    /* completions taken at a time */
 /* An entry for each work request of a lane, so that none can overflow. */
 #define VERBS_LANE_COMPLETIONS (VERBS_SEND_DEPTH + VERBS_RECEIVE_DEPTH)
 
@@ -123,6 +124,8 @@ struct verbs_lane {
     uint32_t unposted;          /* receive work requests that were consumed */
     uint32_t wr_first, wr_next; /* send work requests under way: [first, next) modulo 2^32 */
     size_t bytes;               /* of them */
+    uint32_t wr_told; /* those before this number are signalled, or followed by one that is */
+    bool wants_word;  /* ... and somebody asks about the rest */
     struct verbs_wr wr[VERBS_SEND_DEPTH];
     uint8_t *cells;
 };
@@ -287,8 +290,12 @@ int verbs_flush(struct verbs_transport *t, struct verbs_link *l);
 /* Send work requests of a lane up to this number are over. Returns the number of upcalls. */
 int verbs_completed(struct verbs_transport *t, struct verbs_link *l, struct verbs_lane *lane,
                     uint32_t number, bool good);
-/* Is any send work request under way? */
+/* Is any send work request under way, as far as this rank knows? */
 bool verbs_under_way(const struct verbs_link *l);
+/* Does a completion follow for any of them? */
+bool verbs_awaits(const struct verbs_link *l);
+/* Ask for a completion of all that is under way. */
+void verbs_want_word(struct verbs_transport *t, struct verbs_link *l);
 /* What the peer says about the slots that it gave back. False: that cannot be. */
 bool verbs_given_back(struct verbs_link *l, uint32_t given_back);
 
