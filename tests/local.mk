@@ -237,13 +237,14 @@ test_scripts += tests/cli/test_compare.sh
 # they boot guests themselves. vm_programs are built for that; VM_TESTS can also name programs of test_programs.
 vm_programs = tests/vm/test_sparring_vm
 vm_scripts = tests/vm/test_soft_roce.sh tests/vm/test_sparring_info.sh tests/vm/test_verbs.sh
-VM_TESTS = $(vm_scripts)
-VM_HOST_TESTS = tests/vm/test_sparring_vm tests/vm/test_verbs_hosts.sh
+VM_TESTS = tests/vm/test_soft_roce.sh
+VM_HOST_TESTS = tests/vm/test_sparring_vm
 tests_vm_test_sparring_vm_SOURCES = tests/vm/test_sparring_vm.c $(shell_line)
 tests_vm_test_sparring_vm_LDADD = $(CMOCKA_LIBS)
 if HAVE_VERBS
 vm_programs += tests/vm/test_verbs_faults
-VM_TESTS += tests/vm/test_verbs_faults
+VM_TESTS += tests/vm/test_sparring_info.sh tests/vm/test_verbs_faults tests/vm/test_verbs.sh
+VM_HOST_TESTS += tests/vm/test_verbs_hosts.sh
 tests_vm_test_verbs_faults_SOURCES = tests/vm/test_verbs_faults.c $(tcp_nodes)
 vm_programs += tests/vm/test_verbs_lanes
 VM_TESTS += tests/vm/test_verbs_lanes
