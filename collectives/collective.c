@@ -327,14 +327,19 @@ undo:
     return status;
 }
 
+spr_status spr_comm_forked(const spr_comm *comm)
+{
+    return spr_error_set(spr_thread_error(), SPR_ERR_FORKED, comm->rank,
+                         "rank %d: a forked child cannot use its parent's communicator",
+                         comm->rank);
+}
+
 spr_status spr_collective_check(const spr_comm *comm, const spr_call_options *options,
                                 spr_request **out)
 {
     /* The lock may be held by a thread that the child does not have. */
     if (comm->process != spr_process())
-        return spr_error_set(spr_thread_error(), SPR_ERR_FORKED, comm->rank,
-                             "rank %d: a forked child cannot use its parent's communicator",
-                             comm->rank);
+        return spr_comm_forked(comm);
     if (options && options->struct_size != sizeof *options)
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm->rank,
                              "rank %d: call options not set up with SPR_CALL_OPTIONS_INIT",
@@ -410,7 +415,7 @@ spr_status spr_test(spr_request **request)
         return SPR_ERR_INVALID;
     comm = (*request)->comm;
     if (comm->process != spr_process())
-        return SPR_ERR_FORKED;
+        return spr_comm_forked(comm);
     pthread_mutex_lock(&comm->lock);
     if (!(*request)->done && !comm->driving && !(comm->thread_only && comm->has_thread))
         spr_comm_progress_locked(comm);
@@ -432,7 +437,7 @@ spr_status spr_wait(spr_request **request, double timeout_s)
         return SPR_ERR_INVALID;
     comm = (*request)->comm;
     if (comm->process != spr_process())
-        return SPR_ERR_FORKED;
+        return spr_comm_forked(comm);
     if (timeout_s >= 0)
         until = spr_monotonic_ns() + spr_seconds_ns(timeout_s);
     pthread_mutex_lock(&comm->lock);

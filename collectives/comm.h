@@ -140,6 +140,8 @@ bool spr_comm_leave(spr_comm *comm);
 void spr_record_open(spr_comm *comm);
 /* A request is posted. Under the lock. */
 void spr_record_post(const spr_request *rq);
+/* What calls on the communicator of a parent process return: FORKED, with a text. */
+spr_status spr_comm_forked(const spr_comm *comm);
 /* Tell the transports of memory that messages come from and go to; one that refuses uses it
  * unregistered. Under the lock. */
 void spr_comm_offer_memory(spr_comm *comm, void *memory, size_t bytes, bool writable);

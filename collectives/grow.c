@@ -245,7 +245,7 @@ static spr_status check(spr_comm *comm, const spr_grow_options *o, spr_comm **gr
                              "grow: nowhere to put the communicator, or options not set up with "
                              "SPR_GROW_OPTIONS_INIT");
     if (comm && comm->process != spr_process())
-        return SPR_ERR_FORKED;
+        return spr_comm_forked(comm);
     if (comm && (comm->left || is_busy(comm)))
         return spr_error_set(error, SPR_ERR_INVALID, comm->rank,
                              "grow: the communicator has grown already, or operations run on it");

@@ -32,7 +32,7 @@ int spr_comm_progress(spr_comm *comm)
     int events = 0;
 
     if (is_parents(comm))
-        return SPR_ERR_FORKED;
+        return spr_comm_forked(comm);
     pthread_mutex_lock(&comm->lock);
     if (!comm->driving && !(comm->thread_only && comm->has_thread))
         events = spr_comm_progress_locked(comm);
@@ -49,7 +49,7 @@ spr_status spr_comm_arm(spr_comm *comm)
     spr_status status;
 
     if (is_parents(comm))
-        return SPR_ERR_FORKED;
+        return spr_comm_forked(comm);
     pthread_mutex_lock(&comm->lock);
     status = spr_comm_arm_locked(comm);
     pthread_mutex_unlock(&comm->lock);
@@ -84,7 +84,7 @@ spr_status spr_mem_alloc(spr_comm *comm, size_t bytes, void **memory)
     if (!comm || !memory)
         return no_such(memory ? "communicator" : "memory");
     if (is_parents(comm))
-        return SPR_ERR_FORKED;
+        return spr_comm_forked(comm);
     pthread_mutex_lock(&comm->lock);
     status = spr_memory_alloc(&comm->memory, bytes, &range, spr_thread_error());
     if (status == SPR_OK) {
@@ -119,7 +119,7 @@ spr_status spr_mem_register(spr_comm *comm, void *memory, size_t bytes)
     if (!comm)
         return no_such("communicator");
     if (is_parents(comm))
-        return SPR_ERR_FORKED;
+        return spr_comm_forked(comm);
     pthread_mutex_lock(&comm->lock);
     status = spr_memory_register(&comm->memory, memory, bytes, &range, spr_thread_error());
     if (status == SPR_OK)
@@ -138,7 +138,7 @@ spr_status spr_mem_deregister(spr_comm *comm, void *memory)
     if (!comm || !memory)
         return no_such(memory ? "communicator" : "memory");
     if (is_parents(comm))
-        return SPR_ERR_FORKED;
+        return spr_comm_forked(comm);
     pthread_mutex_lock(&comm->lock);
     range = spr_memory_find(&comm->memory, memory, 1);
     bytes = range ? range->bytes : 0;
@@ -156,7 +156,7 @@ spr_status spr_comm_stats(spr_comm *comm, spr_stats *stats)
     if (!comm || !stats || stats->struct_size != sizeof *stats)
         return SPR_ERR_INVALID;
     if (is_parents(comm))
-        return SPR_ERR_FORKED;
+        return spr_comm_forked(comm);
     pthread_mutex_lock(&comm->lock);
 #define X(name) stats->name = comm->counters.name;
     SPR_COUNTER_TABLE(X)

@@ -73,7 +73,7 @@ spr_status spr_comm_shrink(spr_comm *comm, double patience_s, spr_shrink_info *i
                              "shrink: no communicator, or info not set up with "
                              "SPR_SHRINK_INFO_INIT");
     if (comm->process != spr_process())
-        return SPR_ERR_FORKED;
+        return spr_comm_forked(comm);
     if (comm->world > SPR_MEMBERSHIP_MAX)
         return spr_error_set(spr_thread_error(), SPR_ERR_UNSUPPORTED, comm->rank,
                              "shrink: more than %d ranks", SPR_MEMBERSHIP_MAX);

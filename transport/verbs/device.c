@@ -198,7 +198,10 @@ static int choose_gid(struct search *s, struct verbs_device *d)
     static const char elsewhere[] = "belongs to another network namespace";
     struct ibv_gid_entry *all;
     size_t count = spr_verbs_gids(d->context, &all);
+    bool before = s->elsewhere;
     int best = 0;
+
+    s->elsewhere = false; /* of this port */
 
     for (size_t i = 0; i < count; i++) {
         const struct ibv_gid_entry *e = &all[i];
@@ -215,6 +218,7 @@ static int choose_gid(struct search *s, struct verbs_device *d)
         tell(s, d, -1, false, elsewhere);
     else if (!best)
         pass_over(s, d, "has no GID that can be used");
+    s->elsewhere |= before;
     return best;
 }
 
