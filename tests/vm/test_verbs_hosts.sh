@@ -72,11 +72,14 @@ counters=/sys/class/infiniband/rxe0/ports/1/hw_counters
 output=$(on_both cat $counters/send_rnr_err $counters/retry_exceeded_err | tr '\n' ' ')
 check "no receiver was not ready, no write was given up" '^0 0 0 0 $'
 
-start allreduce -b 256K -e 256K -n 100 -w 1
+# The limit is the heartbeat's then, 10 s; the device gives up after 15 s, by default after 4.
+export SPARRING_VERBS_TIMEOUT=19
+start allreduce -b 256K -e 256K -n 200 -w 1
 "$vm" control cut 1
-sleep 2
+sleep 1.5
 "$vm" control restore
 finish
+unset SPARRING_VERBS_TIMEOUT
 check "a job goes on when the cable is put back in time" ' 262144 .* 0 ' "$right" 'exit code 0'
 
 on_both ip link set eth0 mtu 1500
