@@ -39,7 +39,7 @@ spr_status spr_channel_init(struct spr_channel *ch, int rank, int size, uint32_t
         spr_list_init(&p->early);
     }
     spr_pool_init(&ch->control_pool, sizeof(struct control), 16, 0);
-    spr_pool_init(&ch->early_pool, sizeof(struct early), 32, 0);
+    spr_channel_early_init(ch);
     return SPR_OK;
 }
 
@@ -70,7 +70,7 @@ void spr_channel_destroy(struct spr_channel *ch)
             spr_channel_drop_early(p, p->arriving);
     }
     spr_pool_destroy(&ch->control_pool);
-    spr_pool_destroy(&ch->early_pool);
+    spr_channel_early_destroy(ch);
     spr_free(ch->peers);
     ch->peers = NULL;
 }
@@ -315,7 +315,7 @@ void spr_channel_release(struct spr_channel *ch, struct spr_recv *r)
     struct spr_channel_peer *p = &ch->peers[r->peer];
 
     if (r->copied)
-        spr_free(r->token);
+        spr_channel_data_put(ch, r->token);
     else if (r->token)
         p->link->transport->ops->release(p->link, r->token);
     r->token = NULL;
@@ -344,23 +344,6 @@ void spr_channel_grant(struct spr_channel_peer *p, const struct spr_frame *f,
         e->placed = true;
         e->place = *place;
     }
-}
-
-/* What the peer sent ahead for an operation is not wanted. */
-void spr_channel_drop_ahead(struct spr_channel_peer *p, uint32_t operation)
-{
-    struct spr_list *it, *next;
-
-    spr_list_for_each_safe(it, next, &p->early)
-    {
-        struct early *e = spr_list_entry(it, struct early, node);
-        if (e->operation != operation)
-            continue;
-        if (e->kind == EARLY_DATA)
-            p->eager_consumed += spr_eager_cost(e->bytes);
-        spr_channel_drop_early(p, e);
-    }
-    spr_channel_report_credit(p);
 }
 
 void spr_channel_begin(struct spr_channel *ch, uint32_t operation, uint64_t descriptor)

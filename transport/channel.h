@@ -32,6 +32,7 @@
 
 /* Largest payload of the channel's own frames. */
 #define SPR_NOTE_BYTES 512
+#define SPR_EARLY_SIZES 3
 
 struct spr_channel;
 
@@ -134,12 +135,13 @@ struct spr_channel {
     struct spr_channel_events events;
     struct spr_channel_peer *peers; /* size entries */
     struct spr_pool control_pool, early_pool;
-    int links_up;      /* that of this rank to itself is one of them */
-    size_t frames_out; /* handed to transports, not yet sent() */
-    spr_status status; /* SPR_OK, or why the channel stopped */
-    int blamed;        /* ... because of this rank; -1: of none */
-    bool settled;      /* stopped, and links that were stuck are cut */
-    bool dead;         /* links are killed */
+    struct spr_pool data_pools[SPR_EARLY_SIZES]; /* of messages in `early` */
+    int links_up;                                /* that of this rank to itself is one of them */
+    size_t frames_out;                           /* handed to transports, not yet sent() */
+    spr_status status;                           /* SPR_OK, or why the channel stopped */
+    int blamed;                                  /* ... because of this rank; -1: of none */
+    bool settled;                                /* stopped, and links that were stuck are cut */
+    bool dead;                                   /* links are killed */
 };
 
 extern const struct spr_link_events spr_channel_link_events;

@@ -19,10 +19,17 @@ struct early {
     uint32_t operation, step;
     uint64_t descriptor;
     size_t bytes;
-    void *data;  /* EARLY_DATA: spr_malloc'ed, at least one byte */
+    void *data;  /* EARLY_DATA: of spr_channel_data_get() */
     bool placed; /* EARLY_GRANT: `place` is set */
     struct spr_place place;
 };
+
+void spr_channel_early_init(struct spr_channel *ch);
+/* After all that is kept was dropped. */
+void spr_channel_early_destroy(struct spr_channel *ch);
+/* Memory for a message of so many bytes; NULL: none is left. */
+void *spr_channel_data_get(struct spr_channel *ch, size_t bytes);
+void spr_channel_data_put(struct spr_channel *ch, void *data); /* or NULL */
 
 /* What an eager message takes of the window. */
 static inline uint32_t spr_eager_cost(size_t bytes) { return (uint32_t)bytes + SPR_FRAME_BYTES; }

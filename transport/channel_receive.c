@@ -9,22 +9,6 @@
 #include "base/log.h"
 #include "transport/channel_private.h"
 
-/* Grants, requests and messages of a peer that this rank has no use for yet. */
-#define MAX_KEPT 65536
-
-void spr_channel_drop_early(struct spr_channel_peer *p, struct early *e)
-{
-    if (p->arriving == e)
-        p->arriving = NULL;
-    else
-        spr_list_remove(&e->node);
-    p->kept_entries--;
-    if (e->kind == EARLY_DATA)
-        p->kept_bytes -= spr_eager_cost(e->bytes);
-    spr_free(e->data);
-    spr_pool_put(&p->channel->early_pool, e);
-}
-
 void spr_channel_fail(struct spr_channel_peer *p, spr_status status, const char *text)
 {
     struct spr_channel *ch = p->channel;
@@ -69,27 +53,6 @@ static struct spr_recv *find_receive(struct spr_channel_peer *p, uint32_t operat
     return NULL;
 }
 
-struct early *spr_channel_keep(struct spr_channel_peer *p, enum early_kind kind,
-                               const struct spr_frame *f)
-{
-    struct early *e;
-
-    if (p->kept_entries >= MAX_KEPT) {
-        spr_channel_fail(p, SPR_ERR_PROTO, "sent too much ahead of this rank");
-        return NULL;
-    }
-    e = spr_pool_get(&p->channel->early_pool);
-    if (!e) {
-        spr_channel_fail(p, SPR_ERR_NOMEM, "no memory for what a rank sent ahead");
-        return NULL;
-    }
-    *e = (struct early){
-        .kind = kind, .operation = f->operation, .step = f->step, .descriptor = f->descriptor};
-    p->kept_entries++;
-    spr_list_push_back(&p->early, &e->node);
-    return e;
-}
-
 /* Eager data that nobody waits for yet is kept, within the window that the sender respects. */
 static spr_status keep_data(struct spr_channel_peer *p, const struct spr_frame *f,
                             struct spr_rx *rx)
@@ -103,12 +66,12 @@ static spr_status keep_data(struct spr_channel_peer *p, const struct spr_frame *
         spr_channel_fail(p, SPR_ERR_PROTO, "sent a message that nobody asked for");
         return SPR_ERR_PROTO;
     }
-    data = spr_malloc(f->bytes ? f->bytes : 1);
+    data = spr_channel_data_get(ch, f->bytes);
     if (!data)
         spr_channel_fail(p, SPR_ERR_NOMEM, "no memory for what a rank sent ahead");
     e = data ? spr_channel_keep(p, EARLY_DATA, f) : NULL;
     if (!e) {
-        spr_free(data);
+        spr_channel_data_put(ch, data);
         /* Want of memory is not the link's fault, which a new epoch needs. */
         p->dropping = ch->status == SPR_ERR_NOMEM;
         return p->dropping ? SPR_OK : ch->status;
