@@ -24,6 +24,7 @@ test_programs = \
 	tests/unit/test_compress_revoke \
 	tests/unit/test_compress_state \
 	tests/unit/test_compress_topk \
+	tests/unit/test_channel \
 	tests/unit/test_frame \
 	tests/unit/test_memory \
 	tests/unit/test_reduce \

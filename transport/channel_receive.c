@@ -384,7 +384,7 @@ static void on_control(struct spr_channel_peer *p, const struct spr_frame *f, co
         on_abort(p, f, data);
         return;
     case SPR_FRAME_GRANT:
-        if (!ch->status && f->epoch == ch->epoch)
+        if (!ch->status)
             on_grant(p, f, data);
         return;
     case SPR_FRAME_REQUEST:
@@ -418,8 +418,8 @@ void spr_channel_on_payload(struct spr_link *link, const struct spr_frame *f, co
     }
     if ((f->flags & SPR_FRAME_CRC) && data && spr_crc32c(0, data, f->bytes) != f->payload_crc)
         spr_channel_fail(p, SPR_ERR_CORRUPT, "payload checksum does not match");
-    else if (!p->dropping)
-        on_control(p, f, data);
+    else if (!p->dropping && (f->type == SPR_FRAME_VIEW || f->epoch == p->channel->epoch))
+        on_control(p, f, data); /* this rank may have gone on since the header came */
     if (token)
         link->transport->ops->release(link, token);
 }
