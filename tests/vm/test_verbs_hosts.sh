@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Verbs between two hosts, which are guests: messages beyond the 8 MiB of soft-RoCE, a network that loses, doubles,
-# corrupts and reorders packets, a cable that is pulled and put back, a host that dies. Boots the guests itself, once:
-# `test_verbs_hosts.sh --outside` is the part beside them.
+# Verbs between two hosts, which are guests: messages beyond the 8 MiB of soft-RoCE, two devices at once, a network that
+# loses, doubles, corrupts and reorders packets, a cable that is pulled and put back, a host that dies. Boots the guests
+# itself, once: `test_verbs_hosts.sh --outside` is the part beside them.
 set -uo pipefail
 failed=0
 here=$PWD
@@ -11,7 +11,7 @@ vm=$here/tools/sparring-vm
 
 if [ "${1-}" != --outside ]; then
     command -v qemu-system-x86_64 >/dev/null || exit 77
-    exec "$vm" --guests 2 --smp 1 --mem 1500M --timeout "${VM_LIMIT:-280}" --outside -- "$0" --outside
+    exec "$vm" --guests 2 --rails 2 --smp 1 --mem 1500M --timeout "${VM_LIMIT:-280}" --outside -- "$0" --outside
 fi
 
 folder=$(mktemp -d)
@@ -71,6 +71,11 @@ check "16 MiB are sent" 'verbs to 1 ranks' ' 16777216 .* 0 ' "$right"
 counters=/sys/class/infiniband/rxe0/ports/1/hw_counters
 output=$(on_both cat $counters/send_rnr_err $counters/retry_exceeded_err | tr '\n' ' ')
 check "no receiver was not ready, no write was given up" '^0 0 0 0 $'
+
+output=$(SPARRING_VERBS_RAILS=2 SPARRING_VERBS_QPS=2 job allreduce -b 1M -e 1M -n 2 -w 1)
+check "right results over two devices" 'rxe0:1' 'rxe1:1' ' 1048576 .* 0 ' "$right"
+output=$(on_both cat /sys/class/infiniband/rxe1/ports/1/hw_counters/sent_pkts | tr '\n' ' ')
+check "and the second one had its share" '^[0-9]{3,} [0-9]{3,} $'
 
 # The limit is the heartbeat's then, 10 s; the device gives up after 15 s, by default after 4.
 export SPARRING_VERBS_TIMEOUT=19

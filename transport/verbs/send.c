@@ -105,6 +105,7 @@ static struct ibv_send_wr *add(struct verbs_link *l, struct chain *c)
     c->n++;
     lane->wr[lane->wr_next % VERBS_SEND_DEPTH] = (struct verbs_wr){0};
     lane->wr_next++;
+    verbs_of_link(l)->under_way++;
     if (number == 0)
         l->told = l->given_back;
     return wr;
@@ -270,7 +271,6 @@ static bool post(struct verbs_transport *t, struct verbs_link *l, struct chain *
         c->lane->wr_told = c->lane->wr_next;
         c->lane->wants_word = false;
     }
-    t->under_way += (size_t)c->n;
     t->tcp.base.params.counters->posted_chains++;
     failed = ibv_post_send(c->lane->qp, c->wr, &bad);
     if (!failed)
