@@ -3,6 +3,7 @@
 
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,20 @@
 #define KNOWN ((uint32_t)1 << 31)
 
 #if defined(__x86_64__)
+#define HYPERVISOR ((unsigned)1 << 31) /* of ecx of leaf 1 */
+#define HYPERVISOR_LEAF 0x40000000u
+
+/* Under a hypervisor that leaf has its name. */
+static bool emulated(void)
+{
+    unsigned eax, ebx, ecx, edx, name[3];
+
+    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & HYPERVISOR))
+        return false;
+    __cpuid(HYPERVISOR_LEAF, eax, name[0], name[1], name[2]);
+    return memcmp(name, "TCGTCGTCGTCG", sizeof name) == 0;
+}
+
 static uint32_t detect(void)
 {
     unsigned eax, ebx, ecx = 0, edx;
@@ -39,6 +54,8 @@ static uint32_t detect(void)
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         f |= SPR_CPU_AVX512;
+    if (emulated())
+        f |= SPR_CPU_EMULATED;
     return f;
 }
 #elif defined(__aarch64__)

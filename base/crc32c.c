@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * CRC-32C by the instructions of the CPU. Data that comes from memory costs what memory costs; so
- * whoever checks payloads does it while they are in the cache.
+ * CRC-32C by the instructions of the CPU, or by tables where it has none, or where QEMU emulates
+ * them, which takes four times as long as tables. Data that comes from memory costs what memory
+ * costs; so whoever checks payloads does it while they are in the cache.
  *
  * x86: crc32 takes 8 bytes per cycle but answers after 3 cycles, so three streams run side by side
  * (V. Gopal et al., "Fast CRC computation for iSCSI polynomial using CRC32 instruction", Intel
@@ -199,7 +200,7 @@ static uint32_t dispatch(uint32_t crc, const void *data, size_t bytes, bool cold
 {
     uint32_t features = spr_cpu_features();
 
-    if (!(features & SPR_CPU_SSE42))
+    if ((features & (SPR_CPU_SSE42 | SPR_CPU_EMULATED)) != SPR_CPU_SSE42)
         return spr_crc32c_scalar(crc, data, bytes);
     if (!(features & SPR_CPU_PCLMUL))
         return crc_sse42(crc, data, bytes);

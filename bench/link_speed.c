@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * link_speed TRANSPORT [ITERATIONS [MOST_BYTES]]: latency and bandwidth of one link between two
- * processes of this host, below the collectives: what ib_write_lat and ib_write_bw measure, with
- * frames. Latency is measured polling without a pause, bandwidth with a receiver that sleeps, as
- * the one of ib_write_bw does; the sender polls. Latency is half a round trip, the median;
+ * link_speed [--crc] TRANSPORT [ITERATIONS [MOST_BYTES]]: latency and bandwidth of one link between
+ * two processes of this host, below the collectives: what ib_write_lat and ib_write_bw measure,
+ * with frames. Latency is measured polling without a pause, bandwidth with a receiver that sleeps,
+ * as the one of ib_write_bw does; the sender polls. Latency is half a round trip, the median;
  * bandwidth is one way, out of and into registered memory, straight where the transport can.
+ * Messages of more than 256 KiB are several frames; MOST_BYTES is at most 8 MiB. At most 64 MiB are
+ * moved for one figure. --crc: payloads have a checksum, which the receiver compares.
  */
 #include <poll.h>
 #include <signal.h>
@@ -16,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/opt.h"
@@ -23,6 +26,9 @@
 
 #define WINDOW 8
 #define PLACED_BYTES 8192u /* smaller ones go by way of slots */
+#define CHUNK_BYTES (256u << 10)
+#define MESSAGE_BYTES (8u << 20)
+#define ENOUGH_BYTES (64u << 20) /* for a measurement */
 
 /* What both processes see. */
 struct board {
@@ -42,7 +48,8 @@ struct end {
     struct spr_trace trace;
     struct spr_tx tx[WINDOW];
     bool busy[WINDOW];
-    uint8_t *out, *in; /* registered */
+    bool crc;
+    uint8_t *out, *in; /* registered, MESSAGE_BYTES each */
     uint32_t sent, received, awaited;
     bool up;
     const struct spr_place *place; /* at the other end, or NULL */
@@ -59,16 +66,21 @@ static void on_up(struct spr_link *link) { ((struct end *)link->channel)->up = t
 static spr_status on_header(struct spr_link *link, const struct spr_frame *f, struct spr_rx *rx)
 {
     const char *why = "";
+    spr_status status = spr_frame_check(f, &why);
 
+    if (status || f->arg64 > MESSAGE_BYTES - f->bytes)
+        return status ? status : SPR_ERR_PROTO;
     rx->sink = SPR_SINK_INTO;
-    rx->into = ((struct end *)link->channel)->in;
-    return spr_frame_check(f, &why);
+    rx->into = ((struct end *)link->channel)->in + f->arg64;
+    return SPR_OK;
 }
 
 static void on_payload(struct spr_link *link, const struct spr_frame *f, const void *data,
                        void *token)
 {
-    (void)f, (void)data, (void)token;
+    (void)token;
+    if ((f->flags & SPR_FRAME_CRC) && spr_crc32c(0, data, f->bytes) != f->payload_crc)
+        die("payload", "its checksum does not match");
     ((struct end *)link->channel)->received++;
 }
 
@@ -120,12 +132,12 @@ static void open_end(struct end *e, const char *name, int rank)
                                               .trace = &e->trace,
                                               .loopback_only = true,
                                               .one_thread = true};
-    e->out = spr_pages_alloc(SPR_FRAME_MAX_PAYLOAD);
-    e->in = spr_pages_alloc(SPR_FRAME_MAX_PAYLOAD);
+    e->out = spr_pages_alloc(MESSAGE_BYTES);
+    e->in = spr_pages_alloc(MESSAGE_BYTES);
     if (!e->out || !e->in)
         die(name, "no memory");
-    memset(e->out, 1, SPR_FRAME_MAX_PAYLOAD);
-    memset(e->in, 1, SPR_FRAME_MAX_PAYLOAD);
+    memset(e->out, 1, MESSAGE_BYTES);
+    memset(e->in, 1, MESSAGE_BYTES);
     for (size_t k = 0; k < SPR_ARRAY_LEN(kinds); k++)
         if (!strcmp(kinds[k].ops->name, name) && kinds[k].ops->open(&e->params, &e->t, &error))
             die(name, error.text);
@@ -152,17 +164,17 @@ static void meet(struct end *e, struct board *b)
     e->link->channel = e;
     while (!e->up)
         (void)e->t->ops->progress(e->t);
-    (void)e->t->ops->mem_register(e->t, e->out, SPR_FRAME_MAX_PAYLOAD, false);
-    (void)e->t->ops->mem_register(e->t, e->in, SPR_FRAME_MAX_PAYLOAD, true);
-    b->exposed[rank] = e->t->ops->expose &&
-                       e->t->ops->expose(e->link, e->in, SPR_FRAME_MAX_PAYLOAD, &b->place[rank]);
+    (void)e->t->ops->mem_register(e->t, e->out, MESSAGE_BYTES, false);
+    (void)e->t->ops->mem_register(e->t, e->in, MESSAGE_BYTES, true);
+    b->exposed[rank] =
+        e->t->ops->expose && e->t->ops->expose(e->link, e->in, MESSAGE_BYTES, &b->place[rank]);
     b->written++;
     while (b->written < 4)
         (void)e->t->ops->progress(e->t);
     e->place = b->exposed[!rank] ? &b->place[!rank] : NULL;
 }
 
-static void send_one(struct end *e, uint32_t bytes)
+static void send_frame(struct end *e, uint32_t offset, uint32_t bytes)
 {
     uint32_t slot = e->sent % WINDOW;
     struct spr_tx *tx = &e->tx[slot];
@@ -173,18 +185,29 @@ static void send_one(struct end *e, uint32_t bytes)
     tx->header.type = SPR_FRAME_DATA;
     tx->header.sequence = e->sent++;
     tx->header.bytes = bytes;
-    tx->data = e->out;
+    tx->header.arg64 = offset;
+    tx->data = e->out + offset;
     if (e->place && bytes >= PLACED_BYTES) {
         tx->header.flags = SPR_FRAME_PLACED;
         tx->place = *e->place;
+        tx->place.address += offset;
     }
-    spr_frame_seal(&tx->header);
+    if (e->crc)
+        spr_frame_seal_payload(&tx->header, tx->data);
+    else
+        spr_frame_seal(&tx->header);
     e->busy[slot] = true;
     e->t->ops->send(e->link, tx);
     (void)e->t->ops->progress(e->t);
 }
 
-/* That many more; the first may have come long ago. */
+static void send_message(struct end *e, uint32_t bytes)
+{
+    for (uint32_t offset = 0; offset < bytes; offset += CHUNK_BYTES)
+        send_frame(e, offset, bytes - offset < CHUNK_BYTES ? bytes - offset : CHUNK_BYTES);
+}
+
+/* That many more frames; the first may have come long ago. */
 static void await(struct end *e, uint32_t more)
 {
     e->awaited += more;
@@ -211,16 +234,18 @@ static int by_time(const void *a, const void *b)
 
 static void latency(struct end *e, uint32_t bytes, uint32_t iterations, bool tell)
 {
-    uint64_t *ns = spr_calloc(iterations, sizeof *ns);
+    uint64_t *ns = spr_calloc(iterations, sizeof *ns), begin = spr_monotonic_ns();
 
     for (uint32_t i = 0; ns && i < iterations; i++) {
-        uint64_t begin = spr_monotonic_ns();
+        uint64_t end;
         if (e->params.rank == 0)
-            send_one(e, bytes);
+            send_frame(e, 0, bytes);
         await(e, 1);
         if (e->params.rank == 1)
-            send_one(e, bytes);
-        ns[i] = spr_monotonic_ns() - begin;
+            send_frame(e, 0, bytes);
+        end = spr_monotonic_ns();
+        ns[i] = end - begin;
+        begin = end;
     }
     if (ns && tell && e->params.rank == 0) {
         qsort(ns, iterations, sizeof *ns, by_time);
@@ -233,33 +258,39 @@ static void latency(struct end *e, uint32_t bytes, uint32_t iterations, bool tel
 static void bandwidth(struct end *e, uint32_t bytes, uint32_t iterations)
 {
     uint64_t begin = spr_monotonic_ns();
+    uint32_t frames = (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES;
 
+    if (iterations > ENOUGH_BYTES / bytes)
+        iterations = ENOUGH_BYTES / bytes;
     if (e->params.rank == 0) {
         for (uint32_t i = 0; i < iterations; i++)
-            send_one(e, bytes);
+            send_message(e, bytes);
         await(e, 1);
         printf("%9u bytes: %10.2f MB/s one way\n", bytes,
                (double)bytes * iterations * 1e3 / (double)(spr_monotonic_ns() - begin));
     } else {
-        await_asleep(e, iterations);
-        send_one(e, 8);
+        await_asleep(e, frames * iterations);
+        send_frame(e, 0, 8);
     }
 }
 
-static void measure(const char *name, struct board *b, int rank, uint32_t iterations, uint32_t most)
+static void measure(const char *name, struct board *b, int rank, uint32_t iterations, uint32_t most,
+                    bool crc)
 {
+    static const uint32_t sizes[] = {4096, 16384, 65536, CHUNK_BYTES, 1u << 20, MESSAGE_BYTES};
     struct end *e = spr_calloc(1, sizeof *e);
 
     if (!e)
         die(name, "no memory");
+    e->crc = crc;
     open_end(e, name, rank);
     meet(e, b);
     for (uint32_t bytes = 8; bytes <= 4096 && bytes <= most; bytes *= 8) {
         latency(e, bytes, 10, false);
         latency(e, bytes, iterations, true);
     }
-    for (uint32_t bytes = 4096; bytes <= (256u << 10) && bytes <= most; bytes *= 4)
-        bandwidth(e, bytes, iterations);
+    for (size_t i = 0; i < SPR_ARRAY_LEN(sizes) && sizes[i] <= most; i++)
+        bandwidth(e, sizes[i], iterations);
     fflush(stdout);
     while (!e->t->ops->idle(e->t))
         (void)e->t->ops->progress(e->t);
@@ -273,15 +304,18 @@ static void measure(const char *name, struct board *b, int rank, uint32_t iterat
 
 int main(int argc, char **argv)
 {
-    uint32_t iterations = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 1000;
-    uint32_t most = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 256u << 10;
+    bool crc = argc > 1 && !strcmp(argv[1], "--crc");
+    char **words = argv + crc;
+    int count = argc - crc;
+    uint32_t iterations = count > 2 ? (uint32_t)strtoul(words[2], NULL, 10) : 1000;
+    uint32_t most = count > 3 ? (uint32_t)strtoul(words[3], NULL, 10) : CHUNK_BYTES;
     struct board *b =
         mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int status = 0;
     pid_t pid;
 
-    if (argc < 2 || iterations == 0 || b == MAP_FAILED) {
-        fprintf(stderr, "usage: link_speed TRANSPORT [ITERATIONS [MOST_BYTES]]\n");
+    if (count < 2 || iterations == 0 || b == MAP_FAILED) {
+        fprintf(stderr, "usage: link_speed [--crc] TRANSPORT [ITERATIONS [MOST_BYTES]]\n");
         return 2;
     }
     pid = fork();
@@ -289,7 +323,7 @@ int main(int argc, char **argv)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (pid < 0)
         die("fork", "refused");
-    measure(argv[1], b, pid == 0, iterations, most);
+    measure(words[1], b, pid == 0, iterations, most, crc);
     if (pid > 0)
         waitpid(pid, &status, 0);
     return status != 0;

@@ -133,9 +133,6 @@ tests_multi_test_matrix_LDADD = $(LDADD) -lm
 test_programs += tests/multi/test_steady
 tests_multi_test_steady_SOURCES = tests/multi/test_steady.c $(job) $(reference)
 tests_multi_test_steady_LDADD = $(LDADD) -lm
-if HAVE_VERBS
-tests_multi_test_steady_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=ibv_reg_mr_iova2
-endif
 
 # Run at length by `make soak`, which sets SPARRING_SOAK=1.
 soak_programs = tests/sim/test_schedules
@@ -248,8 +245,10 @@ VM_TESTS += tests/vm/test_sparring_info.sh tests/vm/test_verbs_faults tests/vm/t
 VM_HOST_TESTS += tests/vm/test_verbs_hosts.sh
 tests_vm_test_verbs_faults_SOURCES = tests/vm/test_verbs_faults.c $(tcp_nodes)
 vm_programs += tests/vm/test_verbs_lanes
-VM_TESTS += tests/vm/test_verbs_lanes
 tests_vm_test_verbs_lanes_SOURCES = tests/vm/test_verbs_lanes.c $(tcp_nodes) $(job)
+vm_programs += tests/vm/test_verbs_cm
+VM_TESTS += tests/vm/test_verbs_cm
+tests_vm_test_verbs_cm_SOURCES = tests/vm/test_verbs_cm.c $(tcp_nodes)
 endif
 EXTRA_DIST += tests/vm/run tests/vm/test_verbs_hosts.sh $(vm_scripts)
 

@@ -238,32 +238,6 @@ void spr_channel_send(struct spr_channel *ch, struct spr_send *s)
                                  NULL, 0);
 }
 
-/* A receive meets eager data that came before it. */
-void spr_channel_deliver_early(struct spr_channel_peer *p, struct spr_recv *r, struct early *e)
-{
-    if (e->bytes > r->capacity) {
-        spr_channel_drop_early(p, e);
-        spr_channel_fail(p, SPR_ERR_PROTO, "sent more than the plan says");
-        r->done(r, SPR_ERR_PROTO);
-        return;
-    }
-    r->bytes = e->bytes;
-    p->eager_consumed += spr_eager_cost(e->bytes);
-    if (r->into) {
-        memcpy(r->into, e->data, e->bytes);
-        r->data = r->into;
-        spr_channel_drop_early(p, e);
-    } else {
-        r->data = e->data;
-        r->token = e->data;
-        r->copied = true;
-        e->data = NULL; /* now the receive's */
-        spr_channel_drop_early(p, e);
-    }
-    spr_channel_report_credit(p);
-    r->done(r, SPR_OK);
-}
-
 void spr_channel_receive(struct spr_channel *ch, struct spr_recv *r)
 {
     struct spr_channel_peer *p = &ch->peers[r->peer];

@@ -32,7 +32,7 @@
 
 /* Largest payload of the channel's own frames. */
 #define SPR_NOTE_BYTES 512
-#define SPR_EARLY_SIZES 3
+#define SPR_EARLY_SIZES 3 /* of buffers for messages that come early */
 
 struct spr_channel;
 

@@ -4,6 +4,8 @@
  * eagerly. Messages are kept in buffers of three sizes that are used again, so that nothing is
  * allocated once a job has run for a while; when a peer is far ahead, in memory of their own size.
  */
+#include <string.h>
+
 #include "transport/channel_private.h"
 
 /* Grants, requests and messages of a peer that this rank has no use for yet. */
@@ -95,6 +97,31 @@ struct early *spr_channel_keep(struct spr_channel_peer *p, enum early_kind kind,
     p->kept_entries++;
     spr_list_push_back(&p->early, &e->node);
     return e;
+}
+
+void spr_channel_deliver_early(struct spr_channel_peer *p, struct spr_recv *r, struct early *e)
+{
+    if (e->bytes > r->capacity) {
+        spr_channel_drop_early(p, e);
+        spr_channel_fail(p, SPR_ERR_PROTO, "sent more than the plan says");
+        r->done(r, SPR_ERR_PROTO);
+        return;
+    }
+    r->bytes = e->bytes;
+    p->eager_consumed += spr_eager_cost(e->bytes);
+    if (r->into) {
+        memcpy(r->into, e->data, e->bytes);
+        r->data = r->into;
+        spr_channel_drop_early(p, e);
+    } else {
+        r->data = e->data;
+        r->token = e->data;
+        r->copied = true;
+        e->data = NULL; /* now the receive's */
+        spr_channel_drop_early(p, e);
+    }
+    spr_channel_report_credit(p);
+    r->done(r, SPR_OK);
 }
 
 void spr_channel_drop_ahead(struct spr_channel_peer *p, uint32_t operation)

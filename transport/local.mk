@@ -115,6 +115,8 @@ endif
 if HAVE_VERBS
 transport_libspr_transport_la_SOURCES += \
 	transport/verbs/address.c \
+	transport/verbs/cm.c \
+	transport/verbs/cm_link.c \
 	transport/verbs/connect.c \
 	transport/verbs/device.c \
 	transport/verbs/fault.c \

@@ -3,6 +3,7 @@
 
 static const char *const progress_choices[] = {"thread", "caller", NULL};
 static const char *const crc_choices[] = {"no", "yes", "auto", NULL};
+static const char *const connect_choices[] = {"auto", "cm", "socket", NULL};
 
 #ifndef SPR_PKGLIBEXECDIR
 #define SPR_PKGLIBEXECDIR "/usr/local/libexec/sparring"
@@ -72,6 +73,8 @@ const struct spr_opt spr_options_table[] = {
     {"verbs_sl", "0", "service level of RDMA packets", SPR_OPT_INT, FIELD(verbs_sl), NULL, 0, 15},
     {"verbs_pkey", "0", "index of the partition key", SPR_OPT_INT, FIELD(verbs_pkey), NULL, 0,
      65535},
+    {"verbs_connect", "auto", "how queue pairs are connected: by rdma_cm, or over the TCP socket",
+     SPR_OPT_ENUM, FIELD(verbs_connect), connect_choices, 0, 0},
     {"verbs_odp", "no", "do not pin buckets, where the RDMA device can page on demand",
      SPR_OPT_BOOL, FIELD(verbs_odp), NULL, 0, 0},
 };

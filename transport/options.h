@@ -12,6 +12,7 @@
 
 /* auto: not inside a host, where the bytes never leave memory. */
 enum { SPR_CRC_NO, SPR_CRC_YES, SPR_CRC_AUTO };
+enum { SPR_CONNECT_AUTO, SPR_CONNECT_CM, SPR_CONNECT_SOCKET };
 
 struct spr_options {
     char *transports;     /* "auto" or a list of names */
@@ -38,6 +39,7 @@ struct spr_options {
     int verbs_sl, verbs_traffic_class;
     int verbs_timeout; /* of an acknowledgement: 4.096 us * 2^n */
     int verbs_retry;   /* how often */
+    int verbs_connect; /* SPR_CONNECT_... */
     bool verbs_odp;    /* on-demand paging */
     size_t shm_slots;  /* 272 KiB slots per rank beyond one per peer */
 };

@@ -203,6 +203,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(&g, 0, sizeof g);
     g.ranks = 2 + (head & 1);
     wire_init(&g.wire);
+    g.wire.places = head & 8;
     for (int r = 0; r < g.ranks; r++)
         add_rank(r, eager[head >> 1 & 3]);
     pump(1);
@@ -256,6 +257,9 @@ void fuzz_seeds(void)
         {"grant", {7, 0, 136, 0, 0, 2, 32}, 7},
         {"data", {7, 0, 135, 0, 0, 2, 32}, 7},
         {"chunk", {7, 1, 198, 8, 0, 5, 3, 2}, 8},
+        {"recall", {7, 0, 165, 0, 0, 2, 32}, 7},
+        {"place", {7, 0, 163, 0, 0, 2, 32}, 7},
+        {"nowhere", {7, 0, 162, 0, 0, 2, 32}, 7},
         {"cut", {2, 0, 8, 0, 2, 32}, 6},
         {"cancelled", {3, 0, 9, 0, 2, 64}, 6},
         {"late", {3, 0, 10, 192, 2, 64}, 6},
@@ -271,6 +275,7 @@ void fuzz_seeds(void)
     for (unsigned kind = 0; kind < KINDS; kind++) {
         emit("whole", kind & 1, kind, 0, 5, NULL, 0);
         emit("whole", 2 + !(kind & 1), kind + KINDS, 5, 9, NULL, 0);
+        emit("placed", 10 + (kind & 1), kind, 0, 9, NULL, 0);
     }
     emit("large", 0, ALLREDUCE, 1, 255, NULL, 0);
     for (size_t i = 0; i < SPR_ARRAY_LEN(faults); i++)

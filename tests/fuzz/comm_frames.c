@@ -28,6 +28,7 @@ static void begin_to_lie(int from, int to)
     uint32_t n = g.comms[to]->channel.peers[from].rx_sequence;
 
     g.lied = true;
+    wire_distrust(&g.wire, from, to);
     if (g.renumber[from][to])
         return;
     g.renumber[from][to] = true;
@@ -38,7 +39,7 @@ static void begin_to_lie(int from, int to)
 
 static void seal_payload(struct spr_frame *f, const void *data)
 {
-    f->flags = f->bytes ? SPR_FRAME_CRC : 0;
+    f->flags = (f->flags & SPR_FRAME_PLACED) | (f->bytes ? SPR_FRAME_CRC : 0);
     f->payload_crc = f->bytes ? spr_crc32c(0, data, f->bytes) : 0;
     spr_frame_seal(f);
 }
@@ -116,6 +117,7 @@ void comm_tamper(int from, int to, struct fuzz_in *in)
     } else if (how == 3 && p->bytes) {
         for (size_t n = 1 + at % 8u, i = at >> 3; n > 0; n--, i++)
             p->data[i % p->bytes] = fuzz_u8(in);
+        p->header.bytes = (uint32_t)p->bytes;
         seal_payload(&p->header, p->data);
     } else if (how == 4) {
         resize(p, at % (p->bytes + 1));
@@ -124,7 +126,7 @@ void comm_tamper(int from, int to, struct fuzz_in *in)
     } else if (how == 6) {
         wire_drop(&g.wire, from, to, p);
     } else if (how == 7) {
-        wire_inject(&g.wire, from, to, &p->header, p->bytes ? p->data : NULL);
+        wire_inject(&g.wire, from, to, &p->header, p->data, p->bytes);
     }
 }
 
@@ -203,6 +205,8 @@ void comm_inject(int from, int to, struct fuzz_in *in)
     size_t capacity = 64, bytes = 0;
 
     begin_to_lie(from, to);
+    if (f.type == SPR_FRAME_REQUEST && what & 32)
+        f.type = SPR_FRAME_RECALL;
     f.operation = g.comms[to]->next_operation - 1 + (how & 3u) - (how >> 2 & 1u);
     f.step = fuzz_u8(in);
     if (f.step >= 128)
@@ -228,8 +232,12 @@ void comm_inject(int from, int to, struct fuzz_in *in)
     if (f.type != SPR_FRAME_DESCRIBE && f.type != SPR_FRAME_VIEW &&
         !(f.type == SPR_FRAME_DATA && what & 64))
         memset(data, 'a' + what % 20, bytes);
+    if (f.type == SPR_FRAME_GRANT && what & 32)
+        bytes = sizeof(struct spr_place); /* anywhere: nothing is written there */
+    if (f.type == SPR_FRAME_DATA && what & 32)
+        f.flags = SPR_FRAME_PLACED;
     f.bytes = (uint32_t)spr_min_size(bytes, sizeof data);
     f.sequence = g.sequence[from][to]++;
     seal_payload(&f, data);
-    wire_inject(&g.wire, from, to, &f, f.bytes ? data : NULL);
+    wire_inject(&g.wire, from, to, &f, data, f.bytes);
 }

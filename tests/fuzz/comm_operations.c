@@ -65,13 +65,30 @@ static void *memory(size_t bytes)
     return p;
 }
 
+/* Of the caller, where peers may write. */
+static void *bucket(int rank, size_t bytes)
+{
+    void *p = memory(bytes);
+
+    if (bytes)
+        FUZZ_CHECK(spr_mem_register(g.comms[rank], p, bytes) == SPR_OK);
+    return p;
+}
+
+static void free_bucket(int rank, void *p, size_t bytes)
+{
+    if (p && bytes)
+        spr_mem_deregister(g.comms[rank], p);
+    free(p);
+}
+
 static void fill(struct operation *o, int rank)
 {
     size_t element = spr_dtype_size(o->dtype);
     spr_sparse *list = &o->list[rank];
 
-    o->in[rank] = memory(o->in_count * element);
-    o->out[rank] = memory(o->out_count * element);
+    o->in[rank] = bucket(rank, o->in_count * element);
+    o->out[rank] = bucket(rank, o->out_count * element);
     memset(o->out[rank], 0xee, o->out_count * element);
     for (size_t i = 0; i < o->in_count; i++)
         reference_store(o->dtype, o->in[rank], i, input(o, rank, i));
@@ -93,8 +110,10 @@ static void fill(struct operation *o, int rank)
 
 static void free_buffers(struct operation *o, int rank)
 {
-    free(o->in[rank]);
-    free(o->out[rank]);
+    size_t element = spr_dtype_size(o->dtype);
+
+    free_bucket(rank, o->in[rank], o->in_count * element);
+    free_bucket(rank, o->out[rank], o->out_count * element);
     free(o->list[rank].index);
     free(o->list[rank].value);
     spr_codec_destroy(o->codec[rank]);

@@ -16,14 +16,14 @@ static struct wire_link *link_of(struct spr_link *link)
     return spr_container_of(link, struct wire_link, base);
 }
 
-static struct wire_packet *new_packet(const struct spr_frame *f, const void *data)
+static struct wire_packet *new_packet(const struct spr_frame *f, const void *data, size_t bytes)
 {
     struct wire_packet *p = calloc(1, sizeof *p);
 
     FUZZ_CHECK(p);
     p->header = *f;
-    p->bytes = data ? f->bytes : 0;
-    if (p->bytes) {
+    p->bytes = bytes;
+    if (bytes) {
         p->data = malloc(p->bytes);
         FUZZ_CHECK(p->data);
         memcpy(p->data, data, p->bytes);
@@ -53,6 +53,24 @@ static void append_tx(struct spr_tx **list, struct spr_tx *tx)
     *list = tx;
 }
 
+/* The payload is written, half of it now, half of it before the header arrives. */
+static void place(struct wire_link *there, struct wire_packet *p, uint64_t address)
+{
+    if (!(p->header.flags & SPR_FRAME_PLACED) || there->lies)
+        return;
+    FUZZ_CHECK(address && p->bytes == p->header.bytes);
+    p->into = (uint8_t *)(uintptr_t)address;
+    memcpy(p->into, p->data, p->bytes / 2);
+}
+
+static void place_rest(const struct wire_link *l, struct wire_packet *p)
+{
+    size_t half = p->bytes / 2;
+
+    if (p->into && !l->lies)
+        memcpy(p->into + half, p->data + half, p->bytes - half);
+}
+
 /* ---- What the target does ---- */
 
 bool wire_transmit(struct wire *w, int from, int to)
@@ -64,17 +82,21 @@ bool wire_transmit(struct wire *w, int from, int to)
         return false;
     l->queued = tx->next;
     append_tx(&l->sent, tx);
-    if (there->base.state == SPR_LINK_UP)
-        append(&there->in, new_packet(&tx->header, tx->header.bytes ? tx->data : NULL));
+    if (there->base.state == SPR_LINK_UP) {
+        struct wire_packet *p = new_packet(&tx->header, tx->data, tx->header.bytes);
+        append(&there->in, p);
+        place(there, p, tx->place.address);
+    }
     return true;
 }
 
-void wire_inject(struct wire *w, int from, int to, const struct spr_frame *f, const void *data)
+void wire_inject(struct wire *w, int from, int to, const struct spr_frame *f, const void *data,
+                 size_t bytes)
 {
     struct wire_link *there = wire_link(w, to, from);
 
     if (there->base.state == SPR_LINK_UP)
-        append(&there->in, new_packet(f, data));
+        append(&there->in, new_packet(f, data, bytes));
 }
 
 struct wire_packet *wire_last(struct wire *w, int from, int to)
@@ -100,6 +122,11 @@ void wire_cut(struct wire *w, int a, int b)
 {
     wire_link(w, a, b)->over = true;
     wire_link(w, b, a)->over = true;
+}
+
+void wire_distrust(struct wire *w, int a, int b)
+{
+    wire_link(w, a, b)->lies = wire_link(w, b, a)->lies = true;
 }
 
 bool wire_quiet(const struct wire *w)
@@ -142,7 +169,10 @@ static void link_down(struct wire_link *l, spr_status why, const char *text)
 static void arrive_header(struct wire_link *l, struct wire_packet *p)
 {
     struct spr_rx rx = {.sink = SPR_SINK_DROP};
-    spr_status status = l->base.transport->params.events->header(&l->base, &p->header, &rx);
+    spr_status status;
+
+    place_rest(l, p);
+    status = l->base.transport->params.events->header(&l->base, &p->header, &rx);
 
     if (l->base.state != SPR_LINK_UP)
         return;
@@ -152,6 +182,11 @@ static void arrive_header(struct wire_link *l, struct wire_packet *p)
         link_down(l, status, "a frame breaks the protocol");
         return;
     }
+    p->header_done = true;
+    p->into = rx.sink == SPR_SINK_INTO ? rx.into : NULL;
+    l->sink = rx.sink;
+    if (p->header.flags & SPR_FRAME_PLACED)
+        return;
     /* A header that promises more than there is: the rest never comes. */
     if (p->header.bytes > p->bytes) {
         p->data = realloc(p->data, p->header.bytes);
@@ -159,9 +194,6 @@ static void arrive_header(struct wire_link *l, struct wire_packet *p)
         memset(p->data + p->bytes, 0x5a, p->header.bytes - p->bytes);
         p->bytes = p->header.bytes;
     }
-    p->header_done = true;
-    p->into = rx.sink == SPR_SINK_INTO ? rx.into : NULL;
-    l->sink = rx.sink;
     if (p->into && p->header.bytes)
         memcpy(p->into, p->data, p->header.bytes / 2);
 }
@@ -174,13 +206,13 @@ static void arrive_payload(struct wire_link *l)
     size_t half = f.bytes / 2;
 
     l->in = p->next;
-    if (l->sink == SPR_SINK_BORROW && f.bytes) {
+    if (l->sink == SPR_SINK_BORROW && f.bytes && !(f.flags & SPR_FRAME_PLACED)) {
         append(&l->borrowed, p);
         events->payload(&l->base, &f, p->data, p);
         return;
     }
     uint8_t *into = p->into;
-    if (into && f.bytes)
+    if (into && f.bytes && !(f.flags & SPR_FRAME_PLACED))
         memcpy(into + half, p->data + half, f.bytes - half);
     free_packet(p);
     events->payload(&l->base, &f, into, NULL);
@@ -243,6 +275,21 @@ static void wire_send(struct spr_link *link, struct spr_tx *tx)
     append_tx(&link_of(link)->queued, tx);
 }
 
+static bool wire_expose(struct spr_link *link, void *memory, size_t bytes, struct spr_place *place)
+{
+    const struct wire_end *e = end_of(link->transport);
+    uint8_t *m = memory;
+
+    for (int i = 0; i < WIRE_BUCKETS && e->wire->places; i++) {
+        const struct wire_bucket *b = &e->buckets[i];
+        if (!b->memory || m < b->memory || m + bytes > b->memory + b->bytes)
+            continue;
+        place->address = (uintptr_t)memory;
+        return true;
+    }
+    return false;
+}
+
 static void wire_release(struct spr_link *link, void *token)
 {
     struct wire_packet **at = &link_of(link)->borrowed, *p = token;
@@ -303,17 +350,32 @@ static spr_status wire_arm(struct spr_transport *t)
 static spr_status wire_mem_register(struct spr_transport *t, void *memory, size_t bytes,
                                     bool writable)
 {
-    (void)t;
-    (void)memory;
-    (void)bytes;
-    (void)writable;
-    return SPR_ERR_UNSUPPORTED;
+    struct wire_bucket *b = end_of(t)->buckets;
+
+    if (!writable)
+        return SPR_OK;
+    while (b < end_of(t)->buckets + WIRE_BUCKETS && b->memory)
+        b++;
+    FUZZ_CHECK(b < end_of(t)->buckets + WIRE_BUCKETS);
+    *b = (struct wire_bucket){memory, bytes};
+    return SPR_OK;
+}
+
+static void wire_mem_deregister(struct spr_transport *t, void *memory, size_t bytes)
+{
+    struct wire_bucket *b = end_of(t)->buckets;
+
+    while (b < end_of(t)->buckets + WIRE_BUCKETS && b->memory != memory)
+        b++;
+    FUZZ_CHECK(b < end_of(t)->buckets + WIRE_BUCKETS && b->bytes == bytes);
+    b->memory = NULL;
 }
 
 static const struct spr_transport_ops wire_ops = {
     .name = "wire",
     .connect = wire_connect,
     .send = wire_send,
+    .expose = wire_expose,
     .release = wire_release,
     .kill = wire_kill,
     .progress = wire_progress,
@@ -322,6 +384,7 @@ static const struct spr_transport_ops wire_ops = {
     .delivered = wire_delivered,
     .close = wire_close,
     .mem_register = wire_mem_register,
+    .mem_deregister = wire_mem_deregister,
 };
 
 void wire_init(struct wire *w)

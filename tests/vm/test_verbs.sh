@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# The tests of transports and collectives over verbs, the same bits over all transports, counters of trouble that
-# stay as they are while all is well, and what becomes of a job when memory cannot be locked.
+# The tests of transports and collectives over verbs, connected by cards and by rdma_cm, the same bits over all
+# transports, counters of trouble that stay as they are while all is well, and what becomes of a job when memory cannot
+# be locked or there is no rdma_cm.
 set -uo pipefail
 failed=0
 export SPARRING_TEST_LIMIT=200 SPARRING_TEST_SCALE=${SPARRING_TEST_SCALE:-0.1}
@@ -25,6 +26,9 @@ check() {
 over_verbs() {
     SPARRING_TEST_TRANSPORTS=verbs tests/run-test "tests/multi/test_$1"
 }
+by_cm() {
+    SPARRING_VERBS_CONNECT=cm "$@"
+}
 # It mostly waits, for strangers who say nothing: five seconds, times the factor.
 doors() {
     SPARRING_TIME_FACTOR=5 over_verbs transport_tcp_door
@@ -45,11 +49,19 @@ says_why_not() {
     output=$(with_little_memlock verbs)
     [ $? -ne 0 ] && grep -q 'limit of locked memory is 64 KiB.*ulimit -l' <<<"$output"
 }
+# Another folder of devices, for this job alone.
+without_cm() {
+    local output
+    output=$(SPARRING_VERBS_CONNECT=cm SPARRING_LOG=warn,net=debug unshare -m sh -c 'mount -t tmpfs none /mnt &&
+        cp -a /dev/infiniband/uverbs* /mnt && mount --bind /mnt /dev/infiniband &&
+        tools/sparring-run -n 2 -- tools/sparring-perf -b 64K -e 64K -n 1 --transport verbs' 2>&1) &&
+        grep -q 'connected without rdma_cm: there is no rdma_cm (modprobe rdma_ucm' <<<"$output" &&
+        grep -q 'queue pair .* by cards' <<<"$output"
+}
 
 before=$(trouble)
-for test in matrix sendrecv; do
-    check "test_$test over verbs" over_verbs "$test"
-done
+check "test_matrix over verbs" over_verbs matrix
+check "test_sendrecv over verbs, by rdma_cm" by_cm over_verbs sendrecv
 check "the same bits over all transports, nothing allocated or registered in steady state" \
     tests/run-test tests/multi/test_steady
 check "no receiver was not ready, and no write was given up" test "$before" = "$(trouble)"
@@ -57,12 +69,12 @@ check "no receiver was not ready, and no write was given up" test "$before" = "$
 log=$(mktemp)
 doors >"$log" 2>&1 &
 doors=$!
-for test in transport_tcp job; do
-    check "test_$test over verbs" over_verbs "$test"
-done
+check "test_transport_tcp over verbs" over_verbs transport_tcp
+check "test_job over verbs, by rdma_cm" by_cm over_verbs job
 wait "$doors"
 code=$?
 check "test_transport_tcp_door over verbs" sh -c "cat $log; exit $code"
 check "without locked memory another transport is used" falls_back
 check "without locked memory verbs alone says why not" says_why_not
+check "without rdma_cm the cards do" without_cm
 exit $failed

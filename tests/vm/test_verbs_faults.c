@@ -150,7 +150,11 @@ static void messages_that_break_the_rules_end_the_link(void **state)
     rules_are_kept(30, 80, "a slot that it does not have");
     rules_are_kept(12345, 80, "a slot that it does not have");
     rules_are_kept(0, 16, "does not fit its slot");
+    rules_are_kept(0, SPR_VERBS_HEAD - 1, "does not fit its slot");
     rules_are_kept(0, 128, "not what was announced");
+    rules_are_kept(VERBS_WINDOW << SPR_VERBS_NUMBER_BIT, 80, "a number that it cannot have");
+    rules_are_kept(0xffu << SPR_VERBS_NUMBER_BIT, 80, "a number that it cannot have");
+    rules_are_kept(1u << 16, 80, "a number that it cannot have");
     rules_are_kept(SPR_VERBS_CREDIT | 4, 0, "gave back a slot");
 }
 

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Verbs between two hosts, which are guests: messages beyond the 8 MiB of soft-RoCE, two devices at once, a network that
-# loses, doubles, corrupts and reorders packets, a cable that is pulled and put back, a host that dies. Boots the guests
-# itself, once: `test_verbs_hosts.sh --outside` is the part beside them.
+# Verbs between two hosts, which are guests: messages beyond the 8 MiB of soft-RoCE, two devices at once, rdma_cm and
+# what becomes of it behind a firewall, a network that loses, doubles, corrupts and reorders packets, a cable that is
+# pulled and put back, a host that dies. Boots the guests itself, once: `test_verbs_hosts.sh --outside` is the part
+# beside them.
 set -uo pipefail
 failed=0
 here=$PWD
@@ -22,10 +23,11 @@ export SPARRING_LOG=warn,init=info,net=info SPARRING_EXPEL=2s
 ranks_factor=5
 export SPARRING_TIME_FACTOR=60
 
-# job OPTIONS-OF-SPARRING-PERF...: a rank on each host.
+# job OPTIONS-OF-SPARRING-PERF...: $job_ranks ranks on each host.
+job_ranks=1
 job() {
-    timeout 120 tools/sparring-run --hosts guest0:1,guest1:1 -e SPARRING_TIME_FACTOR=$ranks_factor -- \
-        "$here/tools/sparring-perf" "$@" 2>&1
+    timeout 120 tools/sparring-run --hosts "guest0:$job_ranks,guest1:$job_ranks" -e SPARRING_TIME_FACTOR=$ranks_factor \
+        -- "$here/tools/sparring-perf" "$@" 2>&1
 }
 
 # check TEXT PATTERN... : all of them are in $output
@@ -48,7 +50,7 @@ start() {
     job "$@" >"$folder/log" &
     job=$!
     for _ in $(seq 600); do
-        ! grep -q '^#  *size' "$folder/log" || break
+        ! grep -q 'verbs to' "$folder/log" || break
         sleep 0.1
     done
     sleep 3
@@ -72,10 +74,46 @@ counters=/sys/class/infiniband/rxe0/ports/1/hw_counters
 output=$(on_both cat $counters/send_rnr_err $counters/retry_exceeded_err | tr '\n' ' ')
 check "no receiver was not ready, no write was given up" '^0 0 0 0 $'
 
+output=$("$vm" exec 0 "$here/tests/vm/test_verbs_lanes" 2>&1)
+check "links of several queue pairs" 'PASSED  \] 5 test'
 output=$(SPARRING_VERBS_RAILS=2 SPARRING_VERBS_QPS=2 job allreduce -b 1M -e 1M -n 2 -w 1)
 check "right results over two devices" 'rxe0:1' 'rxe1:1' ' 1048576 .* 0 ' "$right"
 output=$(on_both cat /sys/class/infiniband/rxe1/ports/1/hw_counters/sent_pkts | tr '\n' ' ')
 check "and the second one had its share" '^[0-9]{3,} [0-9]{3,} $'
+
+export SPARRING_VERBS_CONNECT=cm
+output=$(SPARRING_LOG=warn,net=debug SPARRING_VERBS_RAILS=2 SPARRING_VERBS_QPS=2 \
+    job allreduce -b 256K -e 256K -n 2 -w 1)
+check "rdma_cm connects two queue pairs on each of two devices" ' 262144 .* 0 ' "$right" \
+    'rank 1: rxe0:1 .* by rdma_cm' 'rank 0: rxe1:1 .* by rdma_cm'
+on_both tc qdisc add dev eth0 clsact
+on_both tc filter add dev eth0 ingress protocol ip flower ip_proto udp dst_port 4791 action drop
+output=$(SPARRING_VERBS_TIMEOUT=12 SPARRING_INIT_TIMEOUT=3s job allreduce -b 4K -e 4K -n 2 -w 1)
+check "behind a firewall rdma_cm is given up, then the job" 'rdma_cm: not connected in time .5 s.; .* without it' \
+    'rank [01]: rank [01] .* was lost during .* or a firewall drops UDP port 4791'
+
+# meanwhile COMMAND...: what happens while rdma_cm asks for connections in vain.
+meanwhile() {
+    SPARRING_LOG=warn,net=debug SPARRING_INIT_TIMEOUT=6s job allreduce -b 64K -e 64K -n 10 >"$folder/log" &
+    job=$!
+    for _ in $(seq 600); do
+        [ "$(grep -c 'rdma_cm listens' "$folder/log")" -lt 2 ] || break
+        sleep 0.1
+    done
+    sleep 1
+    "$@"
+    local start=$SECONDS
+    finish
+    output+=$'\n'"after $((SECONDS - start)) s"
+}
+meanwhile "$vm" control cut
+check "a cable that is pulled meanwhile" 'rank [01] \(host guest[01]\)' 'exit code 1' 'after ([0-9]|[12][0-9]) s'
+"$vm" control restore
+meanwhile "$vm" exec 1 sh -c 'for p in /proc/[0-9]*; do
+    case $(readlink $p/exe) in */sparring-perf | */lt-sparring-perf) kill -9 ${p#/proc/} ;; esac; done'
+check "a rank that is killed meanwhile" 'rank 0: .*rank 1 \(host guest1\)' 'after [0-9] s'
+on_both tc qdisc del dev eth0 clsact
+unset SPARRING_VERBS_CONNECT
 
 # The limit is the heartbeat's then, 10 s; the device gives up after 15 s, by default after 4.
 export SPARRING_VERBS_TIMEOUT=19
@@ -101,6 +139,17 @@ start allreduce -b 64K -e 64K -n 100000 -w 1 -c 0
 finish
 check "both name the other one when the cable is pulled" 'rank 1: rank 0 \(host guest0\) was lost' \
     'rank 0: rank 1 \(host guest1\) was lost'
+"$vm" control restore
+
+# Both halves lose the other one; that with rank 0 goes on, and waits for newcomers first.
+job_ranks=2
+SPARRING_INIT_TIMEOUT=2s start allreduce --elastic -b 64K -e 64K -n 400
+job_ranks=1
+"$vm" control cut
+finish
+check "of two halves one goes on when the cable is pulled" 'waits for newcomers' \
+    '400 iterations of 65536 bytes, 2 ranks, 2 deaths survived, 0 wrong' \
+    'rank 3: the other ranks go on without this one'
 "$vm" control restore
 output=$(job allreduce -b 64K -e 64K -n 2)
 check "the next job finds the cable in its place" 'MTU 4096' 'verbs to 1 ranks' ' 65536 .* 0 ' "$right"

@@ -41,8 +41,10 @@ static void probe_cpus(struct info_system *s)
     static const struct {
         uint32_t bit;
         const char *name;
-    } names[] = {{SPR_CPU_SSE42, "sse4.2"},  {SPR_CPU_PCLMUL, "pclmul"}, {SPR_CPU_AVX2, "avx2"},
-                 {SPR_CPU_AVX512, "avx512"}, {SPR_CPU_NEON, "neon"},     {SPR_CPU_CRC32, "crc32"}};
+    } names[] = {{SPR_CPU_SSE42, "sse4.2"},     {SPR_CPU_PCLMUL, "pclmul"},
+                 {SPR_CPU_AVX2, "avx2"},        {SPR_CPU_AVX512, "avx512"},
+                 {SPR_CPU_NEON, "neon"},        {SPR_CPU_CRC32, "crc32"},
+                 {SPR_CPU_EMULATED, "emulated"}};
     uint32_t has = spr_cpu_features();
 
     s->cpus_online = (int)sysconf(_SC_NPROCESSORS_ONLN);

@@ -2,7 +2,7 @@
  *
  * Whose address is a GID of RoCE? Devices are the same in all network namespaces, interfaces are
  * not: with a GID of another namespace packets would pass by the network that this process sees,
- * such as the emulated one of sparring-run.
+ * such as the emulated one of sparring-run. And which IP address has a device?
  */
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -55,4 +55,23 @@ bool verbs_gid_is_here(const union ibv_gid *gid)
         here = it->ifa_addr && is_of(gid->raw, it->ifa_addr);
     freeifaddrs(all);
     return here;
+}
+
+size_t verbs_ip_addresses(const struct verbs_device *d, struct spr_tcp_address *a, size_t most)
+{
+    bool is_gid = d->port.link_layer == IBV_LINK_LAYER_ETHERNET;
+    struct ifaddrs *all = NULL;
+    size_t n = 0;
+
+    if (getifaddrs(&all))
+        return 0;
+    for (const struct ifaddrs *it = all; it && n < most; it = it->ifa_next) {
+        const struct sockaddr *sa = it->ifa_addr;
+        if (!sa || !spr_tcp_address_from(&a[n], sa) || a[n].loopback ||
+            (is_gid && !is_of(d->gid.raw, sa)))
+            continue;
+        n++;
+    }
+    freeifaddrs(all);
+    return n;
 }

@@ -6,12 +6,16 @@
  *            <- their card: checked, queue pair to RTR and RTS; "ready" ->
  *            <- "ready": the link is up
  *
+ * The queue pair is connected with what the cards say, here, or by rdma_cm (cm_link.c), when both
+ * offer that in their cards.
+ *
  * No key to any memory leaves this process before the handshake is over, and none is believed.
  */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 
 #include "base/log.h"
@@ -30,7 +34,10 @@ static bool send_card(struct verbs_link *l)
     struct spr_verbs_card card = {.magic = SPR_VERBS_MAGIC,
                                   .version = SPR_VERBS_VERSION,
                                   .lanes = (uint16_t)l->lanes,
-                                  .area = l->own};
+                                  .area = l->own,
+                                  .flags = l->offers_cm ? SPR_VERBS_OFFERS_CM : 0};
+
+    memcpy(card.nonce, l->nonce, sizeof card.nonce);
 
     for (uint32_t i = 0; i < l->lanes; i++) {
         const struct verbs_lane *lane = &l->lane[i];
@@ -40,7 +47,8 @@ static bool send_card(struct verbs_link *l)
                                              .lid = d->port.lid,
                                              .link_layer = d->port.link_layer,
                                              .mtu = (uint8_t)d->port.active_mtu,
-                                             .rkey = l->slots_mr[lane->rail->number]->rkey};
+                                             .rkey = l->slots_mr[lane->rail->number]->rkey,
+                                             .cm = lane->rail->cm};
         memcpy(card.end[i].gid, d->gid.raw, sizeof card.end[i].gid);
     }
     return tell(l, &card, sizeof card);
@@ -76,10 +84,13 @@ spr_status verbs_attach(struct spr_tcp *tcp, struct spr_tcp_link *tl)
     spr_list_init(&l->hungry);
     t->unfinished++;
     t->link_count++;
+    l->offers_cm = verbs_cm_offered(t);
     verbs_regions_update(t);
     status = verbs_link_memory(t, l, &error);
     if (status == SPR_OK)
         status = make_lanes(t, l, &error);
+    if (status == SPR_OK && getrandom(l->nonce, sizeof l->nonce, 0) != (ssize_t)sizeof l->nonce)
+        status = SPR_ERR_SYSTEM;
     if (status == SPR_OK && epoll_ctl(t->epoll_fd, EPOLL_CTL_ADD, tl->fd, &ev))
         status = SPR_ERR_SYSTEM;
     if (status)
@@ -122,25 +133,48 @@ static const char *check_card(struct verbs_link *l)
     return check_area(&c->area);
 }
 
-static int take_card(struct verbs_transport *t, struct verbs_link *l)
+bool verbs_say(struct verbs_link *l, char word) { return tell(l, &word, 1); }
+
+void verbs_ready(struct verbs_transport *t, struct verbs_link *l)
 {
-    const char ready = SPR_VERBS_READY, *wrong = check_card(l);
+    if (!verbs_say(l, l->by_cm ? SPR_VERBS_READY_CM : SPR_VERBS_READY)) {
+        verbs_fail(t, l, SPR_ERR_LINK, "connection lost while queue pairs are connected");
+        return;
+    }
+    l->phase = VERBS_READY;
+    if (l->ready)
+        verbs_up(t, l);
+}
+
+void verbs_connect_by_cards(struct verbs_transport *t, struct verbs_link *l)
+{
     struct spr_error error = {0};
     spr_status status = SPR_OK;
+
+    for (uint32_t i = 0; i < l->lanes && status == SPR_OK; i++) {
+        struct verbs_path path;
+        verbs_path_by_cards(t, l, i, &path);
+        status = verbs_qp_connect(t, l, i, &path, &error);
+    }
+    if (status)
+        verbs_fail(t, l, status, "%s", error.text);
+    else
+        verbs_ready(t, l);
+}
+
+static int take_card(struct verbs_transport *t, struct verbs_link *l)
+{
+    const char *wrong = check_card(l);
 
     if (wrong) {
         verbs_fail(t, l, SPR_ERR_PROTO, "the %s of its queue pairs makes no sense here", wrong);
         return 1;
     }
     l->remote = l->theirs.area;
-    for (uint32_t i = 0; i < l->lanes && status == SPR_OK; i++)
-        status = verbs_qp_connect(t, l, i, &error);
-    if (status)
-        verbs_fail(t, l, status, "%s", error.text);
-    else if (!tell(l, &ready, 1))
-        verbs_fail(t, l, SPR_ERR_LINK, "connection lost while queue pairs are connected");
+    if (l->offers_cm && (l->theirs.flags & SPR_VERBS_OFFERS_CM))
+        verbs_cm_start(t, l);
     else
-        l->phase = VERBS_READY;
+        verbs_connect_by_cards(t, l);
     return 1;
 }
 
@@ -149,15 +183,16 @@ void verbs_up(struct verbs_transport *t, struct verbs_link *l)
     char local[VERBS_DEVICE_TEXT], remote[VERBS_GID_TEXT];
 
     l->phase = VERBS_UP;
+    l->cm_due_ns = 0;
     t->unfinished--;
     for (uint32_t i = 0; i < l->lanes; i++) {
         const struct verbs_lane *lane = &l->lane[i];
         const struct spr_verbs_end *to = &l->theirs.end[i];
-        spr_debug(SPR_SUB_NET, "verbs: rank %d: %s, queue pair %u, to GID %s, queue pair %u",
+        spr_debug(SPR_SUB_NET, "verbs: rank %d: %s, queue pair %u, to GID %s, queue pair %u, by %s",
                   l->tcp.link.peer, verbs_device_print(&lane->rail->device, local, sizeof local),
                   lane->qp->qp_num,
                   verbs_gid_print((const union ibv_gid *)to->gid, remote, sizeof remote),
-                  to->queue_pair);
+                  to->queue_pair, l->by_cm ? "rdma_cm" : "cards");
     }
     spr_tcp_up(&l->tcp);
 }
@@ -171,6 +206,27 @@ static int end_of_socket(struct verbs_transport *t, struct verbs_link *l, int er
         t->gone++;
     l->gone = true;
     return 1;
+}
+
+/* A word of the peer. False: not one that it may say now. */
+static bool take_word(struct verbs_transport *t, struct verbs_link *l, uint8_t word)
+{
+    uint8_t ready = l->by_cm ? SPR_VERBS_READY_CM : SPR_VERBS_READY;
+
+    /* Both may have failed, or one after the other was ready: these words crossed ours. */
+    if (l->fell_back && (word == SPR_VERBS_FALL_BACK || word == SPR_VERBS_READY_CM))
+        return true;
+    if (word == SPR_VERBS_FALL_BACK && l->by_cm && l->phase != VERBS_UP) {
+        verbs_cm_give_up(t, l);
+        return true;
+    }
+    if (word != ready || l->ready)
+        return false;
+    l->ready = true;
+    /* A first frame may have been quicker. */
+    if (l->phase == VERBS_READY)
+        verbs_up(t, l);
+    return true;
 }
 
 int verbs_socket_drive(struct verbs_transport *t, struct verbs_link *l)
@@ -194,12 +250,8 @@ int verbs_socket_drive(struct verbs_transport *t, struct verbs_link *l)
         l->card_received += (size_t)n;
         return l->card_received == sizeof l->theirs ? take_card(t, l) : 1;
     }
-    if (byte != SPR_VERBS_READY || l->ready)
+    if (!take_word(t, l, byte))
         verbs_fail(t, l, SPR_ERR_PROTO, "unexpected bytes on the socket of a queue pair");
-    l->ready = true;
-    /* A first frame may have been quicker. */
-    if (l->phase == VERBS_READY)
-        verbs_up(t, l);
     return 1;
 }
 
@@ -207,6 +259,10 @@ void verbs_detach(struct verbs_transport *t, struct verbs_link *l)
 {
     if (l->phase == VERBS_NONE)
         return;
+    /* The end of the socket explains that of the ids. */
+    if (l->tcp.fd >= 0)
+        (void)shutdown(l->tcp.fd, SHUT_WR);
+    verbs_cm_detach(l);
     for (uint32_t i = 0; i < VERBS_LANES; i++)
         verbs_qp_destroy(&l->lane[i]);
     verbs_link_memory_free(l);

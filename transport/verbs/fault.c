@@ -80,8 +80,7 @@ void verbs_socket_gone(struct verbs_transport *t, struct verbs_link *l)
         verbs_fail(t, l, SPR_ERR_LINK, "connection closed while queue pairs are connected");
 }
 
-/* The peer's process has ended, which explains all else. */
-static bool at_end_of_file(const struct verbs_link *l)
+bool verbs_at_end_of_file(const struct verbs_link *l)
 {
     char byte;
 
@@ -95,7 +94,7 @@ void verbs_wc_failed(struct verbs_transport *t, struct verbs_link *l, const stru
 
     if (l->phase == VERBS_ENDING || l->phase == VERBS_OVER)
         return;
-    if (at_end_of_file(l)) {
+    if (verbs_at_end_of_file(l)) {
         verbs_socket_gone(t, l);
         return;
     }

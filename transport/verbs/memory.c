@@ -24,8 +24,8 @@ static size_t page_bytes(void)
     return bytes > 0 ? (size_t)bytes : 4096;
 }
 
-struct ibv_mr *verbs_register(const struct verbs_device *d, void *memory, size_t bytes,
-                              unsigned access, struct spr_error *error)
+static struct ibv_mr *register_on(const struct verbs_device *d, void *memory, size_t bytes,
+                                  unsigned access, struct spr_error *error)
 {
     struct ibv_mr *mr = ibv_reg_mr(d->pd, memory, bytes, access);
     struct rlimit limit = {0};
@@ -77,7 +77,7 @@ bool verbs_register_all(struct verbs_transport *t, struct ibv_mr **mr, void *mem
                         unsigned access, struct spr_error *error)
 {
     for (uint32_t r = 0; r < t->rails; r++) {
-        mr[r] = verbs_register(&t->rail[r].device, memory, bytes, access, error);
+        mr[r] = register_on(&t->rail[r].device, memory, bytes, access, error);
         t->tcp.base.params.counters->registrations++;
         if (mr[r])
             continue;
@@ -192,7 +192,7 @@ spr_status verbs_link_memory(struct verbs_transport *t, struct verbs_link *l,
         return SPR_ERR_SYSTEM;
     }
     l->own.address = (uintptr_t)l->memory;
-    for (uint32_t i = 0; i < VERBS_LANES; i++)
+    for (uint32_t i = 0; i < verbs_lanes(t); i++)
         l->lane[i].cells = l->memory + slots + i * VERBS_SEND_DEPTH * VERBS_CELL_BYTES;
     return SPR_OK;
 }

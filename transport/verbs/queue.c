@@ -14,9 +14,7 @@
 #include "transport/verbs/verbs.h"
 
 #define MOST_COMPLETIONS 65536u
-/* "receiver not ready" never happens; if it did, a finite number of times 0.64 ms apart. */
-#define RNR_RETRIES 6
-#define RNR_TIMER 12
+#define RNR_TIMER 12 /* 0.64 ms */
 #define HOP_LIMIT 255
 
 static struct ibv_qp *make_qp(const struct verbs_device *d, struct ibv_cq *cq,
@@ -88,16 +86,40 @@ static struct verbs_cq *find_cq(const struct verbs_transport *t, struct verbs_ra
     return c;
 }
 
+spr_status verbs_qp_init(struct verbs_lane *lane, uint32_t pkey_index, struct spr_error *error)
+{
+    const struct verbs_device *d = &lane->rail->device;
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+                               .pkey_index = (uint16_t)pkey_index,
+                               .port_num = d->port_number,
+                               .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+    int failed = ibv_modify_qp(
+        lane->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+
+    if (!failed)
+        return SPR_OK;
+    return spr_error_errno(error, SPR_ERR_SYSTEM, -1, failed,
+                           "%s refuses a queue pair (pkey index %u)", d->name, pkey_index);
+}
+
+spr_status verbs_qp_reset(struct verbs_transport *t, struct verbs_lane *lane,
+                          struct spr_error *error)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
+    int failed = ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE);
+
+    lane->unposted = VERBS_RECEIVE_DEPTH;
+    if (failed)
+        return spr_error_errno(error, SPR_ERR_SYSTEM, -1, failed, "%s does not reset a queue pair",
+                               lane->rail->device.name);
+    return verbs_qp_init(lane, (uint32_t)t->tcp.base.params.options->verbs_pkey, error);
+}
+
 spr_status verbs_qp_create(struct verbs_transport *t, struct verbs_lane *lane,
                            struct spr_error *error)
 {
     const struct verbs_device *d = &lane->rail->device;
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
-                               .pkey_index = (uint16_t)t->tcp.base.params.options->verbs_pkey,
-                               .port_num = d->port_number,
-                               .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
     struct verbs_cq *c = find_cq(t, lane->rail, error);
-    int failed;
 
     if (!c)
         return SPR_ERR_SYSTEM;
@@ -107,15 +129,9 @@ spr_status verbs_qp_create(struct verbs_transport *t, struct verbs_lane *lane,
                                d->name);
     lane->cq = c;
     c->lanes++;
-    failed = ibv_modify_qp(lane->qp, &attr,
-                           IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-    if (failed)
-        return spr_error_errno(error, SPR_ERR_SYSTEM, -1, failed,
-                               "%s refuses a queue pair (pkey index %d)", d->name,
-                               t->tcp.base.params.options->verbs_pkey);
     /* Random, so that packets of an earlier connection are not taken for ours. */
     lane->first_sequence = spr_hash_u32(spr_monotonic_ns() ^ lane->qp->qp_num) & 0xffffff;
-    return SPR_OK;
+    return verbs_qp_init(lane, (uint32_t)t->tcp.base.params.options->verbs_pkey, error);
 }
 
 static void set_path(const struct spr_options *o, const struct verbs_device *d,
@@ -133,30 +149,44 @@ static void set_path(const struct spr_options *o, const struct verbs_device *d,
     ah->grh.traffic_class = (uint8_t)o->verbs_traffic_class;
 }
 
+void verbs_path_by_cards(const struct verbs_transport *t, const struct verbs_link *l,
+                         uint32_t number, struct verbs_path *path)
+{
+    const struct spr_verbs_end *to = &l->theirs.end[number];
+    const struct verbs_lane *lane = &l->lane[number];
+
+    path->mtu = IBV_MTU_4096;
+    path->rx_sequence = to->first_sequence;
+    path->tx_sequence = lane->first_sequence;
+    set_path(t->tcp.base.params.options, &lane->rail->device, to, &path->ah);
+}
+
+static enum ibv_mtu lower_mtu(enum ibv_mtu a, enum ibv_mtu b) { return a < b ? a : b; }
+
 spr_status verbs_qp_connect(struct verbs_transport *t, struct verbs_link *l, uint32_t number,
-                            struct spr_error *error)
+                            const struct verbs_path *path, struct spr_error *error)
 {
     const struct spr_options *o = t->tcp.base.params.options;
     const struct spr_verbs_end *to = &l->theirs.end[number];
     const struct verbs_lane *lane = &l->lane[number];
     const struct verbs_device *d = &lane->rail->device;
-    uint8_t mtu = (uint8_t)d->port.active_mtu;
+    enum ibv_mtu mtu = lower_mtu((enum ibv_mtu)to->mtu, d->port.active_mtu);
     struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR,
-                              .path_mtu = (enum ibv_mtu)(to->mtu < mtu ? to->mtu : mtu),
+                              .path_mtu = lower_mtu(path->mtu, mtu),
+                              .ah_attr = path->ah,
                               .dest_qp_num = to->queue_pair,
-                              .rq_psn = to->first_sequence,
+                              .rq_psn = path->rx_sequence,
                               .max_dest_rd_atomic = 1,
                               .min_rnr_timer = RNR_TIMER};
     struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS,
-                              .sq_psn = lane->first_sequence,
+                              .sq_psn = path->tx_sequence,
                               .timeout = (uint8_t)o->verbs_timeout,
                               .retry_cnt = (uint8_t)o->verbs_retry,
-                              .rnr_retry = RNR_RETRIES,
+                              .rnr_retry = VERBS_RNR_RETRIES,
                               .max_rd_atomic = 1};
     char gid[VERBS_GID_TEXT];
     int failed;
 
-    set_path(o, d, to, &rtr.ah_attr);
     failed = ibv_modify_qp(lane->qp, &rtr,
                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                                IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
@@ -200,26 +230,6 @@ void verbs_cqs_destroy(struct verbs_rail *rail)
     spr_free(rail->cqs);
     rail->cqs = NULL;
     rail->cq_count = 0;
-}
-
-static int poll_rail(struct verbs_rail *rail, struct ibv_wc *wc, int most)
-{
-    int n = 0;
-
-    for (uint32_t i = 0; i < rail->cq_count && n < most; i++) {
-        int taken = ibv_poll_cq(rail->cqs[i]->cq, most - n, wc + n);
-        n += taken > 0 ? taken : 0;
-    }
-    return n;
-}
-
-int verbs_poll(struct verbs_transport *t, struct ibv_wc *wc, int most)
-{
-    int n = 0;
-
-    for (uint32_t i = 0; i < t->rails && n < most; i++)
-        n += poll_rail(&t->rail[i], wc + n, most - n);
-    return n;
 }
 
 bool verbs_arm(struct verbs_transport *t)

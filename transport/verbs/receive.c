@@ -31,20 +31,20 @@ spr_status verbs_post_receives(struct verbs_link *l, struct verbs_lane *lane)
 
 static uint32_t bits(uint32_t first, uint32_t count) { return ((1u << count) - 1u) << first; }
 
+/* Of the slots of one size. */
+static bool owes(uint32_t untold, uint32_t taken, uint32_t first, uint32_t count)
+{
+    uint32_t all = bits(first, count), news = untold & all;
+
+    return news && ((taken & all) == all || 2 * (uint32_t)__builtin_popcount(news) >= count);
+}
+
 /* As the peer sees it a slot is taken while its payload is borrowed, and until it has been told. */
 bool verbs_owes_credit(const struct verbs_link *l)
 {
-    uint32_t untold = l->given_back ^ l->told;
-    uint32_t taken = l->held | untold;
-    uint32_t classes[2] = {bits(0, l->own.small), bits(l->own.small, l->own.large)};
+    uint32_t untold = l->given_back ^ l->told, taken = l->held | untold;
 
-    for (int i = 0; i < 2; i++) {
-        int all = __builtin_popcount(classes[i]);
-        int news = __builtin_popcount(untold & classes[i]);
-        if (news > 0 && (2 * news >= all || __builtin_popcount(taken & classes[i]) == all))
-            return true;
-    }
-    return false;
+    return owes(untold, taken, 0, l->own.small) || owes(untold, taken, l->own.small, l->own.large);
 }
 
 static void give_back(struct verbs_link *l, uint32_t slot)
@@ -121,7 +121,7 @@ static int deliver(struct verbs_transport *t, struct verbs_link *l, uint32_t slo
     return 1;
 }
 
-/* The next one in order. What the prefix says was checked when it arrived. */
+/* The next one in order. What is not of its frame was checked when it arrived. */
 static int take_message(struct verbs_transport *t, struct verbs_link *l, uint32_t slot,
                         uint32_t bytes)
 {
@@ -129,7 +129,7 @@ static int take_message(struct verbs_transport *t, struct verbs_link *l, uint32_
     struct spr_frame f;
     bool placed;
 
-    memcpy(&f, message + sizeof(struct spr_verbs_prefix), sizeof f);
+    memcpy(&f, message + SPR_VERBS_PREFIX, sizeof f);
     placed = f.flags & SPR_FRAME_PLACED;
     if ((placed ? 0 : f.bytes) != bytes - SPR_VERBS_HEAD)
         return broken(t, l, "a message is not what was announced");
@@ -138,10 +138,11 @@ static int take_message(struct verbs_transport *t, struct verbs_link *l, uint32_
 
 /* Note that it is there. False: it cannot be. */
 static bool note_message(struct verbs_transport *t, struct verbs_link *l, uint32_t lane,
-                         uint32_t slot, uint32_t bytes)
+                         uint32_t word, uint32_t bytes)
 {
-    struct spr_verbs_prefix prefix;
-    struct verbs_arrival *a;
+    uint32_t slot = word & SPR_VERBS_SLOT_MASK, number = word >> SPR_VERBS_NUMBER_BIT;
+    struct verbs_arrival *a = &l->arrival[number % VERBS_WINDOW];
+    uint32_t given_back;
     const char *wrong = NULL;
 
     if (slot >= spr_verbs_slot_count(&l->own) || (l->held & 1u << slot)) {
@@ -152,12 +153,12 @@ static bool note_message(struct verbs_transport *t, struct verbs_link *l, uint32
         broken(t, l, "a message does not fit its slot");
         return false;
     }
-    memcpy(&prefix, l->memory + spr_verbs_slot_offset(&l->own, slot) + SPR_VERBS_LEAD,
-           sizeof prefix);
-    a = &l->arrival[prefix.number % VERBS_WINDOW];
-    if (prefix.number - l->rx_number >= VERBS_WINDOW || a->there || prefix.zero)
-        wrong = "a message is not what was announced";
-    else if (lane == 0 && !verbs_given_back(l, prefix.given_back))
+    memcpy(&given_back, l->memory + spr_verbs_slot_offset(&l->own, slot) + SPR_VERBS_LEAD,
+           SPR_VERBS_PREFIX);
+    if (number > SPR_VERBS_NUMBER_MASK || a->there ||
+        ((number - l->rx_number) & SPR_VERBS_NUMBER_MASK) >= VERBS_WINDOW)
+        wrong = "a message has a number that it cannot have";
+    else if (lane == 0 && !verbs_given_back(l, given_back))
         wrong = "gave back a slot that it did not have";
     if (wrong) {
         broken(t, l, wrong);
@@ -169,12 +170,12 @@ static bool note_message(struct verbs_transport *t, struct verbs_link *l, uint32
 }
 
 static int arrived_message(struct verbs_transport *t, struct verbs_link *l, uint32_t lane,
-                           uint32_t slot, uint32_t bytes)
+                           uint32_t word, uint32_t bytes)
 {
     struct verbs_arrival *a;
     int steps = 1;
 
-    if (!note_message(t, l, lane, slot, bytes))
+    if (!note_message(t, l, lane, word, bytes))
         return steps;
     while (l->phase == VERBS_UP && (a = &l->arrival[l->rx_number % VERBS_WINDOW])->there) {
         a->there = false;
@@ -184,16 +185,10 @@ static int arrived_message(struct verbs_transport *t, struct verbs_link *l, uint
     return steps;
 }
 
-int verbs_arrived(struct verbs_transport *t, struct verbs_link *l, const struct ibv_wc *wc)
+static int take(struct verbs_transport *t, struct verbs_link *l, const struct ibv_wc *wc)
 {
     uint32_t word = ntohl(wc->imm_data), lane = verbs_wc_lane(wc);
 
-    l->lane[lane].unposted++;
-    /* The peer sends only when both ends are ready. */
-    if (l->phase == VERBS_READY)
-        verbs_up(t, l);
-    if (l->phase != VERBS_UP)
-        return 1;
     if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
         return broken(t, l, "an unexpected kind of message");
     if (!(word & SPR_VERBS_CREDIT))
@@ -201,4 +196,22 @@ int verbs_arrived(struct verbs_transport *t, struct verbs_link *l, const struct 
     if (lane != 0 || !verbs_given_back(l, word & ~SPR_VERBS_CREDIT))
         return broken(t, l, "gave back a slot that it did not have");
     return 1;
+}
+
+int verbs_arrived(struct verbs_transport *t, struct verbs_link *l, const struct ibv_wc *wc)
+{
+    struct verbs_lane *lane = &l->lane[verbs_wc_lane(wc)];
+    int steps;
+
+    lane->unposted++;
+    /* The peer sends only when both ends are ready. */
+    if (l->phase == VERBS_READY)
+        verbs_up(t, l);
+    if (l->phase != VERBS_UP)
+        return 1;
+    steps = take(t, l, wc);
+    /* A frame may have waited for the slots that the peer gave back. */
+    if (l->tcp.conn.tx_first || lane->unposted > VERBS_SPARE_RECEIVES || verbs_owes_credit(l))
+        spr_tcp_wake(&t->tcp, &l->tcp);
+    return steps;
 }

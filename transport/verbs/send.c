@@ -16,6 +16,7 @@ struct chain {
     struct ibv_send_wr wr[VERBS_CHAIN];
     struct ibv_sge sge[VERBS_CHAIN][2];
     int n;
+    bool awaited; /* its end gives memory back */
 };
 
 static uint32_t under_way(const struct verbs_lane *lane) { return lane->wr_next - lane->wr_first; }
@@ -103,8 +104,7 @@ static struct ibv_send_wr *add(struct verbs_link *l, struct chain *c)
     if (c->n > 0)
         c->wr[c->n - 1].next = wr;
     c->n++;
-    lane->wr[lane->wr_next % VERBS_SEND_DEPTH] = (struct verbs_wr){0};
-    lane->wr_next++;
+    lane->wr[lane->wr_next++ % VERBS_SEND_DEPTH] = (struct verbs_wr){0};
     verbs_of_link(l)->under_way++;
     if (number == 0)
         l->told = l->given_back;
@@ -167,7 +167,6 @@ static bool add_message(struct verbs_transport *t, struct verbs_link *l, struct 
 {
     bool placed = tx->header.flags & SPR_FRAME_PLACED;
     uint32_t bytes = SPR_VERBS_HEAD + (placed ? 0 : tx->header.bytes);
-    struct spr_verbs_prefix prefix = {.given_back = l->given_back, .number = l->tx_number};
     const struct verbs_rail *rail = c->lane->rail;
     bool in_line = bytes <= rail->device.inline_bytes, whole = false;
     struct ibv_sge payload = {0};
@@ -190,8 +189,8 @@ static bool add_message(struct verbs_transport *t, struct verbs_link *l, struct 
     if (placed)
         add_placed(l, c, &tx->place, &payload);
     cell = c->lane->cells + c->lane->wr_next % VERBS_SEND_DEPTH * VERBS_CELL_BYTES;
-    memcpy(cell, &prefix, sizeof prefix);
-    memcpy(cell + sizeof prefix, &tx->header, SPR_FRAME_BYTES);
+    memcpy(cell, &l->given_back, SPR_VERBS_PREFIX);
+    memcpy(cell + SPR_VERBS_PREFIX, &tx->header, SPR_FRAME_BYTES);
     wr = add(l, c);
     if (whole && tx->header.bytes)
         memcpy(cell + SPR_VERBS_HEAD, tx->data, tx->header.bytes);
@@ -200,12 +199,14 @@ static bool add_message(struct verbs_transport *t, struct verbs_link *l, struct 
     wr->sg_list[1] = payload;
     wr->num_sge = whole || placed ? 1 : 2;
     wr->send_flags = in_line ? IBV_SEND_INLINE : 0;
-    wr->imm_data = htonl((uint32_t)slot);
+    wr->imm_data =
+        htonl((uint32_t)slot | (l->tx_number & SPR_VERBS_NUMBER_MASK) << SPR_VERBS_NUMBER_BIT);
     wr->wr.rdma.remote_addr =
         l->remote.address + spr_verbs_slot_offset(&l->remote, (uint32_t)slot) + SPR_VERBS_LEAD;
     *copied = whole || (in_line && !placed) || record.staging;
     record.tx = *copied ? NULL : tx;
     record.bytes = SPR_VERBS_HEAD + tx->header.bytes;
+    c->awaited |= record.tx || record.staging;
     c->lane->wr[(c->lane->wr_next - 1) % VERBS_SEND_DEPTH] = record;
     c->lane->bytes += record.bytes;
     l->used ^= 1u << slot;
@@ -252,13 +253,8 @@ static struct spr_tx *gather(struct verbs_transport *t, struct verbs_link *l, st
 static bool signals(const struct chain *c)
 {
     const struct verbs_lane *lane = c->lane;
-    bool needed = lane->wants_word || lane->wr_next - lane->wr_told >= VERBS_UNTOLD;
 
-    for (uint32_t i = lane->wr_next - (uint32_t)c->n; i != lane->wr_next; i++) {
-        const struct verbs_wr *wr = &lane->wr[i % VERBS_SEND_DEPTH];
-        needed |= wr->tx || wr->staging;
-    }
-    return needed;
+    return c->awaited || lane->wants_word || lane->wr_next - lane->wr_told >= VERBS_UNTOLD;
 }
 
 static bool post(struct verbs_transport *t, struct verbs_link *l, struct chain *c)
@@ -305,6 +301,7 @@ static int flush_once(struct verbs_transport *t, struct verbs_link *l, bool *ful
     for (uint32_t i = 0; i < l->lanes; i++) {
         chains[i].lane = &l->lane[i];
         chains[i].n = 0;
+        chains[i].awaited = false;
     }
     copied = gather(t, l, chains);
     if (chains[0].n == 0 && verbs_owes_credit(l) && room_for(&chains[0], 1))

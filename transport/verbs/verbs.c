@@ -14,8 +14,8 @@
 #define EVENTS 32
 /* Descriptors are looked at when arm() let the caller sleep, and else after so many calls. */
 #define LOOK_EVERY 1000u
-/* Completions taken by one progress(), so that sending gets its turn. */
-#define FAIR_COMPLETIONS 64
+/* Full polls by one progress(), so that sending gets its turn. */
+#define FAIR_POLLS 4
 
 /* ---- Completions ------------------------------------------------------------------------------
  */
@@ -29,9 +29,9 @@ static int complete(struct verbs_transport *t, const struct ibv_wc *wc)
     struct verbs_lane *lane = &l->lane[verbs_wc_lane(wc)];
     int steps;
 
-    spr_tcp_wake(&t->tcp, &l->tcp);
     if (receive && good)
         return verbs_arrived(t, l, wc);
+    spr_tcp_wake(&t->tcp, &l->tcp);
     if (!good)
         verbs_wc_failed(t, l, wc);
     if (receive)
@@ -41,25 +41,44 @@ static int complete(struct verbs_transport *t, const struct ibv_wc *wc)
     return steps + verbs_completed(t, l, lane, number, good);
 }
 
+static int complete_all(struct verbs_transport *t, const struct ibv_wc *wc, int n)
+{
+    int steps = 0;
+
+    for (int i = 0; i < n; i++)
+        steps += complete(t, &wc[i]);
+    return steps;
+}
+
+/* At most VERBS_POLL; fewer: nothing was left. */
+static int poll_all(struct verbs_transport *t, struct ibv_wc *wc)
+{
+    int n = 0;
+
+    for (uint32_t r = 0; r < t->rails; r++) {
+        for (uint32_t i = 0; i < t->rail[r].cq_count && n < VERBS_POLL; i++) {
+            int taken = ibv_poll_cq(t->rail[r].cqs[i]->cq, VERBS_POLL - n, wc + n);
+            n += taken > 0 ? taken : 0;
+        }
+    }
+    return n;
+}
+
 /* *empty: nothing was left. */
 static int reap(struct verbs_transport *t, bool *empty)
 {
     struct ibv_wc wc[VERBS_POLL];
-    int steps = 0, taken = 0, n = t->backlog_count;
+    int steps = 0, n, polls = 0;
 
-    t->backlog_count = 0;
-    memcpy(wc, t->backlog, (size_t)n * sizeof *wc);
-    for (;;) {
-        for (int i = 0; i < n; i++)
-            steps += complete(t, &wc[i]);
-        taken += n;
-        if (taken >= FAIR_COMPLETIONS)
-            break;
-        n = verbs_poll(t, wc, VERBS_POLL);
-        if (n == 0)
-            break;
+    if (t->backlog_count) {
+        steps = complete_all(t, t->backlog, t->backlog_count);
+        t->backlog_count = 0;
     }
-    *empty = n == 0;
+    do {
+        n = poll_all(t, wc);
+        steps += complete_all(t, wc, n);
+    } while (n == VERBS_POLL && ++polls < FAIR_POLLS);
+    *empty = n < VERBS_POLL;
     return steps;
 }
 
@@ -90,7 +109,7 @@ static int device_event(struct verbs_transport *t, struct verbs_rail *rail)
     return 1;
 }
 
-/* What an event of the epoll instance is about: a device, or the socket of a link. */
+/* What an event of the epoll instance is about: a device, rdma_cm, or the socket of a link. */
 static int drive(struct verbs_transport *t, void *what)
 {
     for (uint32_t i = 0; i < t->rails; i++) {
@@ -102,6 +121,10 @@ static int drive(struct verbs_transport *t, void *what)
         if (what == &rail->device.context)
             return device_event(t, rail);
     }
+    if (what == &t->cm)
+        return verbs_cm_events(t);
+    if (what == &t->cm.timer_fd)
+        return verbs_cm_expire(t);
     return verbs_socket_drive(t, what);
 }
 
@@ -151,20 +174,10 @@ static int serve(struct verbs_transport *t, struct verbs_link *l)
     return steps;
 }
 
-static int progress(struct spr_transport *base)
+static int serve_all(struct verbs_transport *t)
 {
-    struct verbs_transport *t = verbs_of(base);
-    bool empty = true;
     int steps = 0;
 
-    if (t->asleep || t->tcp.setup_due || t->unfinished || t->until_look == 0)
-        steps += look(t);
-    t->until_look--;
-    if (t->link_count)
-        steps += reap(t, &empty);
-    /* All that such a peer has sent is taken now. */
-    if (t->gone && empty)
-        steps += end_gone(t);
     while (!spr_list_empty(&t->tcp.work)) {
         struct spr_list *w = t->tcp.work.next;
         spr_list_remove(w);
@@ -178,6 +191,24 @@ static int progress(struct spr_transport *base)
     return steps;
 }
 
+/* What waits to be sent goes first: nothing that may have arrived is as urgent. */
+static int progress(struct spr_transport *base)
+{
+    struct verbs_transport *t = verbs_of(base);
+    bool empty = true;
+    int steps = serve_all(t);
+
+    if (t->asleep || t->tcp.setup_due || t->unfinished || t->until_look == 0)
+        steps += look(t);
+    t->until_look--;
+    if (t->link_count)
+        steps += reap(t, &empty);
+    /* All that such a peer has sent is taken now. */
+    if (t->gone && empty)
+        steps += end_gone(t);
+    return steps + serve_all(t);
+}
+
 static int pollable(struct spr_transport *base) { return verbs_of(base)->epoll_fd; }
 
 static spr_status arm(struct spr_transport *base)
@@ -188,7 +219,7 @@ static spr_status arm(struct spr_transport *base)
         !verbs_arm(t))
         return SPR_IN_PROGRESS;
     /* What came before the queues were armed makes nothing readable. */
-    t->backlog_count = verbs_poll(t, t->backlog, VERBS_POLL);
+    t->backlog_count = poll_all(t, t->backlog);
     if (t->backlog_count)
         return SPR_IN_PROGRESS;
     t->asleep = true;
@@ -261,6 +292,7 @@ static void close_transport(struct spr_transport *base)
     for (int r = 0; t->tcp.links && r < base->params.size; r++)
         if (t->tcp.links[r])
             verbs_detach(t, verbs_link_of(t->tcp.links[r]));
+    verbs_cm_close(t);
     verbs_regions_destroy(t);
     verbs_staging_destroy(t);
     for (uint32_t i = 0; i < t->rails; i++) {
@@ -273,7 +305,7 @@ static void close_transport(struct spr_transport *base)
     spr_free(t);
 }
 
-static bool watch(struct verbs_transport *t, int fd, void *what)
+bool verbs_watch(struct verbs_transport *t, int fd, void *what)
 {
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = what};
 
@@ -296,7 +328,8 @@ static bool watch_rail(struct verbs_transport *t, struct verbs_rail *rail)
     struct verbs_device *d = &rail->device;
     char text[VERBS_DEVICE_TEXT];
 
-    if (!watch(t, d->channel->fd, &d->channel) || !watch(t, d->context->async_fd, &d->context))
+    if (!verbs_watch(t, d->channel->fd, &d->channel) ||
+        !verbs_watch(t, d->context->async_fd, &d->context))
         return false;
     spr_info(SPR_SUB_NET, "verbs: %s, MTU %d, inline up to %u bytes",
              verbs_device_print(d, text, sizeof text), 128 << (int)d->port.active_mtu,
@@ -316,7 +349,7 @@ static spr_status open_devices(struct verbs_transport *t, struct spr_error *erro
     if (status)
         return status;
     t->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    good = t->epoll_fd >= 0 && watch(t, t->tcp.setup_fd, NULL);
+    good = t->epoll_fd >= 0 && verbs_watch(t, t->tcp.setup_fd, NULL);
     for (uint32_t i = 0; i < t->rails; i++)
         good = good && watch_rail(t, &t->rail[i]);
     if (!good)
@@ -337,7 +370,7 @@ static spr_status open_transport(const struct spr_transport_params *params,
         return spr_error_set(error, SPR_ERR_NOMEM, -1, "no memory for the verbs transport");
     spr_list_init(&t->round);
     spr_list_init(&t->hungry);
-    t->epoll_fd = -1;
+    t->epoll_fd = t->cm.timer_fd = -1;
     status = spr_tcp_open(&t->tcp, &twin, params, error);
     if (status) {
         spr_free(t);

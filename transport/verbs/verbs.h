@@ -11,9 +11,12 @@
  *
  *   verbs.c    the operations; progress, sleeping
  *   device.c   which devices, ports and GIDs; limits; asynchronous events
+ *   gids.c     all GIDs of a device
  *   address.c  GIDs of other network namespaces
  *   queue.c    completion queues, queue pairs
  *   connect.c  from the authenticated socket to a link that is up
+ *   cm.c       rdma_cm: listening, events, strangers
+ *   cm_link.c  ... and connecting the queue pairs of a link
  *   send.c     frames into slots of the peer
  *   receive.c  frames out of the own slots; giving slots back
  *   fault.c    the end of a link
@@ -25,6 +28,7 @@
 #define SPR_TRANSPORT_VERBS_VERBS_H
 
 #include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
 
 #include "transport/tcp/tcp.h"
 #include "transport/verbs/wire.h"
@@ -35,12 +39,15 @@
 /* Send work requests of a lane: a message in each slot of the peer, a payload for each that is
  * placed elsewhere, and as many credits. */
 #define VERBS_SEND_DEPTH 128u
-#define VERBS_RECEIVE_DEPTH 64u
-/* Receives that may be missing: the peer's writes into slots and its credits never need them. */
+#define VERBS_RECEIVE_DEPTH 96u
+/* Receives that may be missing: the peer's writes into slots and its credits never need them. So
+ * many are posted at a time. */
 #define VERBS_SPARE_RECEIVES (VERBS_RECEIVE_DEPTH - 2 * SPR_VERBS_SLOTS)
+/* "receiver not ready" never happens; if it did, a finite number of times. */
+#define VERBS_RNR_RETRIES 6
 /* Smaller payloads are copied, also from and to registered memory: they come back at once. */
 #define VERBS_DIRECT_BYTES 4096u
-#define VERBS_CELL_BYTES 128u /* prefix and frame header of a message that is under way */
+#define VERBS_CELL_BYTES 128u /* what comes before the payload of a message that is under way */
 /* Messages are numbered; those that have arrived and wait for an earlier one have a slot each. */
 #define VERBS_WINDOW 32u
 #define VERBS_CHAIN 16   /* work requests posted at a time */
@@ -97,6 +104,19 @@ struct verbs_rail {
     uint32_t number;
     struct verbs_cq **cqs;
     uint32_t cq_count;
+    struct rdma_cm_id *listener; /* for the queue pairs of this device; NULL: none */
+    struct spr_tcp_address cm;   /* where it listens */
+};
+
+/* How far rdma_cm is with a queue pair. */
+enum verbs_cm_state {
+    VERBS_CM_NONE,
+    VERBS_CM_ADDRESS,   /* who connects: the address is resolved, */
+    VERBS_CM_ROUTE,     /* then the route, */
+    VERBS_CM_REQUESTED, /* then the peer is asked */
+    VERBS_CM_AWAITED,   /* who is connected to: the request will come */
+    VERBS_CM_HELD,      /* ... or came before the peer's card */
+    VERBS_CM_CONNECTED
 };
 
 /* Bucket memory. */
@@ -121,6 +141,8 @@ struct verbs_lane {
     struct verbs_cq *cq;
     struct ibv_qp *qp;
     uint32_t first_sequence;
+    struct rdma_cm_id *id; /* NULL: rdma_cm knows nothing of it */
+    enum verbs_cm_state cm;
     uint32_t unposted;          /* receive work requests that were consumed */
     uint32_t wr_first, wr_next; /* send work requests under way: [first, next) modulo 2^32 */
     size_t bytes;               /* of them */
@@ -141,6 +163,7 @@ struct verbs_link {
     enum {
         VERBS_NONE,
         VERBS_CARDS,  /* cards are exchanged */
+        VERBS_CM,     /* rdma_cm connects the queue pairs */
         VERBS_READY,  /* ours is connected, the peer's perhaps not */
         VERBS_UP,     /* the link is up */
         VERBS_ENDING, /* no further upcalls; work requests are coming back */
@@ -151,8 +174,13 @@ struct verbs_link {
 
     /* Before it is up. */
     struct spr_verbs_card theirs;
-    size_t card_received; /* bytes of it */
-    bool ready;           /* the peer said so */
+    size_t card_received;           /* bytes of it */
+    bool ready;                     /* the peer said so */
+    bool offers_cm;                 /* this rank */
+    bool by_cm;                     /* rdma_cm connects, or has connected, the queue pairs */
+    bool fell_back;                 /* it could not */
+    uint8_t nonce[SPR_VERBS_NONCE]; /* of our card */
+    uint64_t cm_due_ns;             /* when rdma_cm has taken too long; 0: never */
 
     /* Memory: the slots, then the cells. */
     uint8_t *memory;
@@ -181,11 +209,19 @@ struct verbs_link {
     char fault_text[400];
 };
 
+struct verbs_cm {
+    struct rdma_event_channel *channel; /* NULL: not open */
+    int timer_fd;
+    uint64_t timer_ns;            /* when it will go off; UINT64_MAX: never */
+    bool tried, told_fallen_back; /* to open it; that the cards had to do */
+};
+
 struct verbs_transport {
     struct spr_tcp tcp;                  /* first */
     struct verbs_rail rail[VERBS_RAILS]; /* the first one tells peers whether a link can work */
     uint32_t rails;
     struct verbs_staging staging;
+    struct verbs_cm cm;
     struct verbs_region *regions; /* by address */
     size_t region_count, region_capacity;
     bool told_refused;
@@ -251,23 +287,38 @@ const char *verbs_device_event(struct verbs_device *d, uint32_t *queue_pair);
 
 /* Is this GID of RoCE an address of the network namespace of this process? */
 bool verbs_gid_is_here(const union ibv_gid *gid);
+/* IP addresses of this namespace that may belong to the device: the one that its GID is, or, since
+ * GIDs of InfiniBand are none, all. Returns how many. */
+size_t verbs_ip_addresses(const struct verbs_device *d, struct spr_tcp_address *a, size_t most);
 
 /* ---- queue.c ----------------------------------------------------------------------------------*/
+
+struct verbs_path {
+    struct ibv_ah_attr ah;
+    enum ibv_mtu mtu;                  /* at most: that of both ports is a limit, too */
+    uint32_t rx_sequence, tx_sequence; /* numbers of the first packets */
+};
 
 /* The largest inline payload that queue pairs of this device can have. */
 void verbs_inline_probe(struct verbs_device *d);
 /* A completion queue with room for one more lane, and its queue pair, in state INIT. */
 spr_status verbs_qp_create(struct verbs_transport *t, struct verbs_lane *lane,
                            struct spr_error *error);
-/* To RTR and RTS, with the end of the peer. */
+/* To INIT. */
+spr_status verbs_qp_init(struct verbs_lane *lane, uint32_t pkey_index, struct spr_error *error);
+/* The path to the end of the peer as the cards say. */
+void verbs_path_by_cards(const struct verbs_transport *t, const struct verbs_link *l, uint32_t lane,
+                         struct verbs_path *path);
+/* From INIT to RTR and RTS. */
 spr_status verbs_qp_connect(struct verbs_transport *t, struct verbs_link *l, uint32_t lane,
-                            struct spr_error *error);
+                            const struct verbs_path *path, struct spr_error *error);
+/* Back to INIT, without the receives that were posted. */
+spr_status verbs_qp_reset(struct verbs_transport *t, struct verbs_lane *lane,
+                          struct spr_error *error);
 /* To the error state: nothing is sent or received any more; work requests come back. */
 void verbs_qp_stop(struct verbs_lane *lane);
 void verbs_qp_destroy(struct verbs_lane *lane);
 void verbs_cqs_destroy(struct verbs_rail *rail);
-/* Take up to `most` completions. */
-int verbs_poll(struct verbs_transport *t, struct ibv_wc *wc, int most);
 /* Ask all queues to tell of the next completion. False: one refused. */
 bool verbs_arm(struct verbs_transport *t);
 /* Take what the completion channel says. */
@@ -278,10 +329,53 @@ void verbs_disarm(struct verbs_rail *rail);
 spr_status verbs_attach(struct spr_tcp *tcp, struct spr_tcp_link *tl);
 /* The socket of a link has something to say. Returns the number of steps. */
 int verbs_socket_drive(struct verbs_transport *t, struct verbs_link *l);
+/* Connect the queue pairs, in state INIT, with what the cards say. */
+void verbs_connect_by_cards(struct verbs_transport *t, struct verbs_link *l);
+/* All queue pairs of this end are connected: say so. */
+void verbs_ready(struct verbs_transport *t, struct verbs_link *l);
+/* Say a word (SPR_VERBS_...) on the socket. */
+bool verbs_say(struct verbs_link *l, char word);
 /* Both ends are ready. Upcall. */
 void verbs_up(struct verbs_transport *t, struct verbs_link *l);
 /* Free what a link has beside the socket. Idempotent. */
 void verbs_detach(struct verbs_transport *t, struct verbs_link *l);
+
+/* ---- cm.c -------------------------------------------------------------------------------------*/
+
+/* What an event of rdma_cm says. */
+struct verbs_cm_event {
+    enum rdma_cm_event_type type;
+    int status;
+    struct spr_verbs_hello hello; /* of a request or reply; else zero */
+};
+
+/* Listen on all rails. SYSTEM: this host or its addresses cannot. */
+spr_status verbs_cm_open(struct verbs_transport *t, struct spr_error *error);
+/* All ids are gone already. */
+void verbs_cm_close(struct verbs_transport *t);
+/* Is rdma_cm to be used with peers that can, too? */
+bool verbs_cm_offered(struct verbs_transport *t);
+/* Take what the event channel, or the timer, says. Returns the number of steps. */
+int verbs_cm_events(struct verbs_transport *t);
+int verbs_cm_expire(struct verbs_transport *t);
+/* The link has this long from now on; 0: for ever. */
+void verbs_cm_allow(struct verbs_transport *t, struct verbs_link *l, double seconds);
+
+/* ---- cm_link.c --------------------------------------------------------------------------------*/
+
+/* The cards are exchanged. */
+void verbs_cm_start(struct verbs_transport *t, struct verbs_link *l);
+/* Is this request for one of our queue pairs? Then the id is taken. */
+bool verbs_cm_knock(struct verbs_transport *t, const struct verbs_rail *rail, struct rdma_cm_id *id,
+                    const struct verbs_cm_event *e);
+void verbs_cm_drive(struct verbs_transport *t, struct verbs_link *l, const struct rdma_cm_id *id,
+                    const struct verbs_cm_event *e);
+/* The time that verbs_cm_allow() gave is over. */
+void verbs_cm_late(struct verbs_transport *t, struct verbs_link *l);
+/* The peer could not: go on with the cards. */
+void verbs_cm_give_up(struct verbs_transport *t, struct verbs_link *l);
+/* Destroy the ids of a link. Waits for nobody. */
+void verbs_cm_detach(struct verbs_link *l);
 
 /* ---- send.c -----------------------------------------------------------------------------------*/
 
@@ -316,18 +410,22 @@ void verbs_fail(struct verbs_transport *t, struct verbs_link *l, spr_status why,
                 ...) SPR_PRINTF(4, 5);
 /* A work request failed. */
 void verbs_wc_failed(struct verbs_transport *t, struct verbs_link *l, const struct ibv_wc *wc);
+/* Has the peer's process ended, which explains all else? */
+bool verbs_at_end_of_file(const struct verbs_link *l);
 /* The socket's end, after all that has arrived. */
 void verbs_socket_gone(struct verbs_transport *t, struct verbs_link *l);
 /* Go on with a link that is ending. Returns the number of steps. */
 int verbs_drain(struct verbs_transport *t, struct verbs_link *l);
 void verbs_kill(struct spr_link *link);
 
+/* ---- verbs.c ----------------------------------------------------------------------------------*/
+
+/* Look at this descriptor, too; `what` tells progress() which one it is. */
+bool verbs_watch(struct verbs_transport *t, int fd, void *what);
+
 /* ---- memory.c ---------------------------------------------------------------------------------*/
 
-/* ibv_reg_mr; a refusal is explained. */
-struct ibv_mr *verbs_register(const struct verbs_device *d, void *memory, size_t bytes,
-                              unsigned access, struct spr_error *error);
-/* On every rail, or on none. */
+/* Register on every rail, or on none; a refusal is explained. */
 bool verbs_register_all(struct verbs_transport *t, struct ibv_mr **mr, void *memory, size_t bytes,
                         unsigned access, struct spr_error *error);
 void verbs_deregister_all(struct ibv_mr **mr);

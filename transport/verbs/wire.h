@@ -8,11 +8,8 @@
  *
  *    0    +-----------------------------------------------+
  *         | unused, so that the payload is aligned        |
- *   48    +-----------------------+-----------------------+
- *         | slots that the sender | number of the message |  prefix
- *         | has given back        | on this link          |
- *   56    +-----------------------+-----------------------+
- *         | 0                                             |
+ *   60    +-----------------------------------------------+
+ *         | slots that the sender has given back          |
  *   64    +-----------------------------------------------+
  *         | frame header (transport/frame.h)              |
  *  128    +-----------------------------------------------+
@@ -28,7 +25,7 @@
  * a frame that is PLACED is a write of its own, before that of its frame on the same queue pair, to
  * the place that the grant gave, with the key for that queue pair.
  *
- *   immediate word   bit 31 clear: a message; bits 0..7: its slot
+ *   immediate word   bit 31 clear: a message; bits 0..7: its slot; 8..15: its number modulo 256
  *                    bit 31 set: no message; bits 0..30: slots given back
  *
  * A write with immediate consumes a receive work request of its target. There are never more under
@@ -44,23 +41,28 @@
 #include <stdint.h>
 
 #include "transport/frame.h"
+#include "transport/tcp/address.h"
 
-#define SPR_VERBS_LEAD 48u                                  /* bytes of a slot before the prefix */
+#define SPR_VERBS_LEAD 60u                                  /* bytes of a slot before a message */
 #define SPR_VERBS_PAYLOAD 128u                              /* ... and before the payload */
 #define SPR_VERBS_HEAD (SPR_VERBS_PAYLOAD - SPR_VERBS_LEAD) /* bytes of a message before it */
 #define SPR_VERBS_CREDIT 0x80000000u
 #define SPR_VERBS_SLOTS 31u /* most slots of an area: a bit each */
 #define SPR_VERBS_LANES 4u  /* most queue pairs of a link */
 
-struct spr_verbs_prefix {
-    uint32_t given_back, number;
-    uint64_t zero;
-};
-static_assert(sizeof(struct spr_verbs_prefix) + SPR_FRAME_BYTES == SPR_VERBS_HEAD,
-              "layout of a message");
+#define SPR_VERBS_PREFIX 4u /* bytes of a message before the frame header */
+static_assert(SPR_VERBS_PREFIX + SPR_FRAME_BYTES == SPR_VERBS_HEAD, "layout of a message");
+
+/* The immediate word of a message. */
+#define SPR_VERBS_SLOT_MASK 0xffu
+#define SPR_VERBS_NUMBER_BIT 8
+#define SPR_VERBS_NUMBER_MASK 0xffu
 
 #define SPR_VERBS_MAGIC 0x56525053u /* "SPRV" */
-#define SPR_VERBS_VERSION 2
+#define SPR_VERBS_VERSION 4
+#define SPR_VERBS_NONCE 16u
+
+#define SPR_VERBS_OFFERS_CM 1u /* flag of a card */
 
 /* An area of slots. */
 struct spr_verbs_area {
@@ -75,21 +77,40 @@ struct spr_verbs_end {
     uint32_t queue_pair, first_sequence;
     uint8_t gid[16];
     uint16_t lid;
-    uint8_t link_layer, mtu; /* IBV_LINK_LAYER_..., enum ibv_mtu */
-    uint32_t rkey;           /* of the slots, on this queue pair */
+    uint8_t link_layer, mtu;   /* IBV_LINK_LAYER_..., enum ibv_mtu */
+    uint32_t rkey;             /* of the slots, on this queue pair */
+    struct spr_tcp_address cm; /* where rdma_cm listens for it; family 0: nowhere */
 };
 
-/* Each side's first words on the socket. After it has connected its queue pair each sends one byte,
- * SPR_VERBS_READY: only now the other may send to it. */
+/* Each side's first words on the socket. Then each sends single bytes: SPR_VERBS_READY or
+ * SPR_VERBS_READY_CM when it has connected its queue pairs with what the cards say, or by rdma_cm:
+ * only now the other may send to it; instead of the latter SPR_VERBS_FALL_BACK, when rdma_cm has
+ * failed, after which both use the cards. */
 struct spr_verbs_card {
     uint32_t magic;
     uint16_t version;
     uint16_t lanes; /* queue pairs that are offered: as many are connected as both have */
     struct spr_verbs_area area;
     struct spr_verbs_end end[SPR_VERBS_LANES];
+    uint32_t flags; /* SPR_VERBS_OFFERS_CM: when both do, rdma_cm connects the queue pairs */
+    uint32_t zero;
+    uint8_t nonce[SPR_VERBS_NONCE]; /* shows rdma_cm that a request or reply is for this card */
 };
-static_assert(sizeof(struct spr_verbs_card) == 160, "layout of a card");
-#define SPR_VERBS_READY 0x52
+static_assert(sizeof(struct spr_verbs_card) == 280, "layout of a card");
+#define SPR_VERBS_READY 0x52     /* 'R' */
+#define SPR_VERBS_READY_CM 0x43  /* 'C' */
+#define SPR_VERBS_FALL_BACK 0x46 /* 'F' */
+
+/* Private data of rdma_cm: of a request, and of the reply to it. */
+struct spr_verbs_hello {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t lane;
+    uint32_t rank; /* who says so */
+    uint32_t zero;
+    uint8_t nonce[SPR_VERBS_NONCE]; /* of the card of who is spoken to */
+};
+static_assert(sizeof(struct spr_verbs_hello) == 32, "private data of a request: 56 bytes at most");
 
 /* What follows the TCP address (transport/tcp/address.h) in spr_peer_info.address[]. */
 struct spr_verbs_address {
