@@ -34,6 +34,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/membership.h \
 	collectives/outcome.c \
 	collectives/outcome.h \
+	collectives/progress.c \
 	collectives/query.c \
 	collectives/record.c \
 	collectives/reduce.c \

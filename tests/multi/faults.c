@@ -5,6 +5,7 @@
 #include <net/if.h>
 #include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -30,6 +31,27 @@ int fault_repeats(int in_check, int in_soak)
 void fault_pause_us(long us)
 {
     nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000}, NULL);
+}
+
+static bool all_met(struct fault_meeting *meeting, int count, int times)
+{
+    return atomic_load(&meeting->arrived) >= count * times;
+}
+
+void fault_meet(struct fault_meeting *meeting, int count, int who, int *times)
+{
+    atomic_store(&meeting->pid[who], (int)getpid());
+    atomic_fetch_add(&meeting->arrived, 1);
+    ++*times;
+    while (!all_met(meeting, count, *times)) {
+        for (int i = 0; i < count; i++) {
+            int other = atomic_load(&meeting->pid[i]);
+            /* From the last meeting a process may go at once. */
+            if (other && kill(other, 0) && !all_met(meeting, count, *times))
+                _exit(97);
+        }
+        fault_pause_us(100);
+    }
 }
 
 static int entries(const char *folder)

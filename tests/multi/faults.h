@@ -5,6 +5,7 @@
 #ifndef TESTS_MULTI_FAULTS_H
 #define TESTS_MULTI_FAULTS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -12,6 +13,16 @@
  * SPARRING_SOAK=1); a part of that with SPARRING_TEST_SCALE, as under sanitizers. At least 1. */
 int fault_repeats(int in_check, int in_soak);
 void fault_pause_us(long us);
+
+/* In memory that the processes of a test share. */
+#define FAULT_MEETING_MAX 3
+struct fault_meeting {
+    _Atomic int arrived;
+    _Atomic int pid[FAULT_MEETING_MAX];
+};
+/* Waits until all `count` have come as often as this process, which is number `who` and counts in
+ * `times`. Ends it when another one has ended before: that one has said why. */
+void fault_meet(struct fault_meeting *meeting, int count, int who, int *times);
 
 /* What this process holds: descriptors, mappings of memfds, children; and names in /dev/shm. */
 struct fault_census {

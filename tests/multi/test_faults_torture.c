@@ -6,7 +6,6 @@
  * crashes, hangs or leaks, and the next communicator of the same processes works.
  */
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -101,24 +100,11 @@ static spr_status one_life(struct job *job, int rank, double timeout_s)
 
 /* In shared memory. */
 struct control {
-    _Atomic int arrived, go_on;
+    struct fault_meeting meeting;
+    _Atomic int go_on;
     _Atomic uint64_t n; /* for the test that reports a hang */
-    _Atomic int pid[2];
     uint64_t sites;
 };
-
-static void meet(struct control *c, int rank, int *times)
-{
-    atomic_store(&c->pid[rank], (int)getpid());
-    atomic_fetch_add(&c->arrived, 1);
-    ++*times;
-    while (atomic_load(&c->arrived) < 2 * *times) {
-        int other = atomic_load(&c->pid[1 - rank]);
-        if (other && kill(other, 0))
-            _exit(97); /* it has said why */
-        fault_pause_us(100);
-    }
-}
 
 struct torture {
     const char *call;
@@ -140,12 +126,12 @@ static void torture(struct job *job, int rank)
     before = fault_census_take();
     for (uint64_t n = 1; atomic_load(&c->go_on); n++) {
         bool hit = false;
-        meet(c, rank, &times);
+        fault_meet(&c->meeting, 2, rank, &times);
         if (rank == t->rank) {
             job_renew(job);
             atomic_store(&c->n, n);
         }
-        meet(c, rank, &times);
+        fault_meet(&c->meeting, 2, rank, &times);
         if (rank == t->rank)
             failing_arm(call, n);
         one_life(job, rank, INIT_TIMEOUT_S);
@@ -158,11 +144,11 @@ static void torture(struct job *job, int rank)
             c->sites = n - 1;
             atomic_store(&c->go_on, 0);
         }
-        meet(c, rank, &times);
+        fault_meet(&c->meeting, 2, rank, &times);
     }
     if (rank == 0)
         job_renew(job);
-    meet(c, rank, &times);
+    fault_meet(&c->meeting, 2, rank, &times);
     RANK_CHECK(one_life(job, rank, 30) == SPR_OK);
     _exit(0);
 }

@@ -140,25 +140,6 @@ static void come_late(struct job *job, int rank, spr_comm *comm)
     }
 }
 
-/* The time that the caller gives counts, also where the job's own is shorter. */
-static void a_newcomer_waits_as_long_as_it_is_told(void **state)
-{
-    struct newcomer how = {.transports = "epoll", .expected_size = 3, .wait_s = 20};
-    struct lateness late = {.ms = 3500};
-    struct job job;
-    pid_t pid;
-
-    (void)state;
-    setenv("SPARRING_INIT_TIMEOUT", "2s", 1);
-    grow_choose_place();
-    job_start(&job, 2, "epoll", come_late, &late);
-    pid = grow_start(&how);
-    grow_meet(&job, 0, 3);
-    assert_int_equal(grow_end_of(pid), 0);
-    job_expect_success(&job, GROW_SECONDS);
-    unsetenv("SPARRING_INIT_TIMEOUT");
-}
-
 static void wait_in_vain(void *arg)
 {
     spr_grow_options options = grow_options();
@@ -179,21 +160,38 @@ static void wait_in_vain(void *arg)
     }
 }
 
-static void a_newcomer_says_for_which_member_it_has_waited(void **state)
+/* A newcomer that waits in vain, or as `how` says. */
+static void meet_late(struct lateness *late, const struct newcomer *how)
 {
-    struct lateness late = {.ms = 6000, .comes_to_nothing = true};
     struct job job;
     pid_t pid;
 
-    (void)state;
     setenv("SPARRING_INIT_TIMEOUT", "2s", 1);
     grow_choose_place();
-    job_start(&job, 2, "epoll", come_late, &late);
-    pid = grow_fork(wait_in_vain, NULL);
+    job_start(&job, 2, "epoll", come_late, late);
+    pid = how ? grow_start(how) : grow_fork(wait_in_vain, NULL);
     grow_meet(&job, 0, 3);
     assert_int_equal(grow_end_of(pid), 0);
     job_expect_success(&job, GROW_SECONDS);
     unsetenv("SPARRING_INIT_TIMEOUT");
+}
+
+/* The time that the caller gives counts, also where the job's own is shorter. */
+static void a_newcomer_waits_as_long_as_it_is_told(void **state)
+{
+    struct newcomer how = {.transports = "epoll", .expected_size = 3, .wait_s = 20};
+    struct lateness late = {.ms = 3500};
+
+    (void)state;
+    meet_late(&late, &how);
+}
+
+static void a_newcomer_says_for_which_member_it_has_waited(void **state)
+{
+    struct lateness late = {.ms = 6000, .comes_to_nothing = true};
+
+    (void)state;
+    meet_late(&late, NULL);
 }
 
 /* ---- Deaths, and restarts ---- */

@@ -6,7 +6,6 @@
  * crashes, hangs or leaks.
  */
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -35,9 +34,9 @@
 
 /* In shared memory. */
 struct control {
-    _Atomic int arrived, go_on;
+    struct fault_meeting meeting;
+    _Atomic int go_on;
     _Atomic uint64_t n; /* for the test that reports a failure */
-    _Atomic int pid[ALL];
     _Atomic int outcome[ALL];
     uint64_t sites, grown;
 };
@@ -46,21 +45,6 @@ struct torture {
     const char *call;
     int victim;
 };
-
-static void meet(struct control *c, int who, int *times)
-{
-    atomic_store(&c->pid[who], (int)getpid());
-    atomic_fetch_add(&c->arrived, 1);
-    ++*times;
-    while (atomic_load(&c->arrived) < ALL * *times) {
-        for (int i = 0; i < ALL; i++) {
-            int other = atomic_load(&c->pid[i]);
-            if (other && kill(other, 0))
-                _exit(97); /* it has said why */
-        }
-        fault_pause_us(100);
-    }
-}
 
 static void common_options(const struct job *job, spr_comm_options *create)
 {
@@ -154,7 +138,7 @@ static int one_life(struct job *job, int who, uint64_t n, int *times, bool fails
     uint64_t begin;
     double took;
 
-    meet(c, who, times);
+    fault_meet(&c->meeting, ALL, who, times);
     begin = spr_monotonic_ns();
     if (fails)
         failing_arm(t->call, n);
@@ -179,7 +163,7 @@ static int one_life(struct job *job, int who, uint64_t n, int *times, bool fails
     spr_comm_destroy(comm);
     spr_comm_destroy(grown);
     free(state);
-    meet(c, who, times);
+    fault_meet(&c->meeting, ALL, who, times);
     RANK_CHECK(!atomic_load(&c->outcome[0]) == !atomic_load(&c->outcome[1]));
     /* Who is let in is in. */
     RANK_CHECK(atomic_load(&c->outcome[0]) == SPR_OK || atomic_load(&c->outcome[2]) != SPR_OK);
@@ -205,12 +189,12 @@ static void torture(struct job *job, int who)
         RANK_CHECK(spr_mem_live() == 0);
         RANK_CHECK(fault_census_take().descriptors == before.descriptors);
         RANK_CHECK(fault_census_take().memfds == before.memfds);
-        meet(c, who, &times);
+        fault_meet(&c->meeting, ALL, who, &times);
         if (n > 0 && who == t->victim && !hit) {
             c->sites = n - 1;
             atomic_store(&c->go_on, 0);
         }
-        meet(c, who, &times);
+        fault_meet(&c->meeting, ALL, who, &times);
     }
     RANK_CHECK(c->grown > 0);
     _exit(0);

@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/util.h"
+#include "collectives/comm.h"
 #include "tests/multi/job.h"
 
 #define SECONDS 30
@@ -408,6 +409,41 @@ static void endless_timeouts_work(void **state)
     on_all_transports(2, "caller", run_endless);
 }
 
+/* Whoever drives lets the others in, also while there is no reason to sleep. */
+static spr_status never(struct spr_transport *t)
+{
+    (void)t;
+    return SPR_IN_PROGRESS;
+}
+
+static void run_restless(struct job *job, int rank, spr_comm *comm)
+{
+    static struct spr_transport_ops ops[SPR_MAX_TRANSPORTS];
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    float x = 1;
+
+    (void)job;
+    options.timeout_s = SECONDS / 2;
+    pthread_mutex_lock(&comm->lock);
+    comm->may_spin = false; /* which lets them in, too */
+    for (int i = 0; i < comm->transport_count; i++) {
+        ops[i] = *comm->transports[i]->ops;
+        ops[i].arm = never;
+        comm->transports[i]->ops = &ops[i];
+    }
+    spr_comm_kick(comm);
+    pthread_mutex_unlock(&comm->lock);
+    for (int i = 0; i < 100; i++)
+        RANK_CHECK(spr_allreduce(comm, &x, &x, 1, SPR_FP32, SPR_MAX, &options) == SPR_OK);
+    RANK_CHECK(rank >= 0 && x == 1);
+}
+
+static void a_driver_that_never_sleeps_lets_others_in(void **state)
+{
+    (void)state;
+    on_all_transports(2, "thread", run_restless);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -421,6 +457,7 @@ int main(void)
         cmocka_unit_test(a_broadcast_to_a_late_poller_does_not_stall),
         cmocka_unit_test(a_loop_around_spr_test_is_enough),
         cmocka_unit_test(endless_timeouts_work),
+        cmocka_unit_test(a_driver_that_never_sleeps_lets_others_in),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

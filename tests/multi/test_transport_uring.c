@@ -144,13 +144,27 @@ static void a_link_with_zero_copy_is_cut(void **state)
     close_nodes(n, 2);
 }
 
+/* As the kernel leaves it when work is done while it is being queued. */
+static void a_flag_for_nothing_keeps_nobody_awake(void **state)
+{
+    struct node *n = open_nodes(*state, 2, 20);
+
+    connect_nodes(n, 2);
+    run_nodes(n, 2, node_finished);
+    while (node_step(&n[0]) + node_step(&n[1]) > 0) {
+    }
+    __atomic_fetch_or(uring_of(n[0].t)->ring.sq.kflags, IORING_SQ_TASKRUN, __ATOMIC_RELAXED);
+    assert_int_equal(node_step(&n[0]), 0);
+    assert_int_equal(n[0].t->ops->arm(n[0].t), SPR_OK);
+    close_nodes(n, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON(a_refused_io_uring_is_unsupported, uring4),
-        ON(zero_copy_sends_arrive, uring4),
-        ON(copied_sends_switch_zero_copy_off, uring4),
-        ON(a_link_with_zero_copy_is_cut, uring4),
+        ON(a_refused_io_uring_is_unsupported, uring4),     ON(zero_copy_sends_arrive, uring4),
+        ON(copied_sends_switch_zero_copy_off, uring4),     ON(a_link_with_zero_copy_is_cut, uring4),
+        ON(a_flag_for_nothing_keeps_nobody_awake, uring4),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * The connecting side. It tries until the link is killed: how long a start may take is the caller's
- * business, and a peer that does not listen yet looks like one that never will.
+ * The connecting side. It tries until the link is killed, since how long a start may take is the
+ * caller's business; but a peer listens before it tells its address, so where nobody has listened
+ * for a while nobody will.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -16,6 +17,7 @@
 
 #define FIRST_RETRY_S 0.002
 #define LAST_RETRY_S 0.25
+#define REFUSED_S 1.0
 #define TELL_S 3.0
 
 static struct spr_tcp *owner(const struct spr_tcp_link *l) { return spr_tcp_of(l->link.transport); }
@@ -55,17 +57,31 @@ static bool hopeless(int error)
            error == ENETUNREACH;
 }
 
+/* Nobody listens, and has not for so long that it is no accident. */
+static bool is_closed(struct spr_tcp_link *l, int error)
+{
+    uint64_t now = spr_now_ns(owner(l)->base.params.clock);
+
+    if (error != ECONNREFUSED)
+        l->refused_ns = 0;
+    else if (l->refused_ns == 0)
+        l->refused_ns = now;
+    return l->refused_ns > 0 && now - l->refused_ns > spr_tcp_seconds_ns(REFUSED_S);
+}
+
 static void failed(struct spr_tcp_link *l, int error)
 {
+    bool closed = is_closed(l, error);
     char text[64], why[200], to[SPR_TCP_ADDRESS_TEXT];
 
     spr_tcp_errno_text(error, text, sizeof text);
-    if (!hopeless(error)) {
+    if (!closed && !hopeless(error)) {
         spr_tcp_dial_retry(l, text);
         return;
     }
-    snprintf(why, sizeof why, "cannot connect to %s: %s",
-             spr_tcp_address_print(&l->to, to, sizeof to), text);
+    snprintf(why, sizeof why, "cannot connect to %s: %s%s",
+             spr_tcp_address_print(&l->to, to, sizeof to), text,
+             closed ? ": it has given up or ended, or a firewall is between" : "");
     spr_tcp_lose(l, SPR_ERR_LINK, why);
 }
 
@@ -146,6 +162,7 @@ bool spr_tcp_dial_finish(struct spr_tcp_handshake *h)
         return false;
     }
     h->connecting = false;
+    l->refused_ns = 0;
     return true;
 }
 

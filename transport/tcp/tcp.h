@@ -58,6 +58,7 @@ struct spr_tcp_link {
     struct spr_tcp_address to;
     struct spr_tcp_handshake *handshake; /* NULL: until retry_ns */
     uint64_t retry_ns, since_ns;
+    uint64_t refused_ns; /* since when nobody listens there; 0: somebody does */
     unsigned attempts;
     bool told; /* that it takes long */
 };

@@ -11,6 +11,8 @@
 #include "transport/uring/uring.h"
 
 #define SETTLE_S 1.0
+/* Pieces of deferred work that the kernel does at least when it is asked (its limit is 20). */
+#define WORK_PER_CALL 16
 
 /*
  * From best to oldest. SINGLE_ISSUER and DEFER_TASKRUN (6.1): completions are worked off when we
@@ -203,6 +205,25 @@ int uring_pollable(const struct uring_transport *t)
     return t->single_issuer ? t->event_fd : t->ring.ring_fd;
 }
 
+static bool has_deferred(const struct uring_transport *t)
+{
+    return *(volatile unsigned *)t->ring.sq.kflags & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW);
+}
+
+/* Do what the kernel has put off. Its flag may stay set for nothing: it is set after the work was
+ * queued, and we may have done that in between. So the flag only says that it is worth a look; what
+ * counts is whether there are completions when all that may have been queued is done. False: it
+ * could not be done. */
+static bool run_deferred(struct uring_transport *t)
+{
+    unsigned calls = *t->ring.cq.kring_entries / WORK_PER_CALL + 1;
+
+    while (calls-- > 0 && has_deferred(t) && !io_uring_cq_ready(&t->ring))
+        if (io_uring_get_events(&t->ring) < 0)
+            return false;
+    return true;
+}
+
 bool uring_arm(struct uring_transport *t)
 {
     if (t->single_issuer) {
@@ -211,8 +232,7 @@ bool uring_arm(struct uring_transport *t)
         /* Signals on before the flags are looked at: work that is added later signals. */
         atomic_thread_fence(memory_order_seq_cst);
     }
-    return !io_uring_cq_ready(&t->ring) &&
-           !(*(volatile unsigned *)t->ring.sq.kflags & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW));
+    return run_deferred(t) && !io_uring_cq_ready(&t->ring);
 }
 
 void uring_disarm(struct uring_transport *t)
