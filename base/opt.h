@@ -43,6 +43,13 @@ struct spr_opt {
     double min, max;            /* allowed range of numbers; both 0 = any */
 };
 
+/* A row: which part of something is selected, in the field `ratio`. */
+#define SPR_OPT_RATIO_ROW(fields, standard, text)                                                  \
+    {                                                                                              \
+        .name = "ratio", .default_value = standard, .doc = text, .type = SPR_OPT_RATIO,            \
+        .offset = offsetof(fields, ratio), .min = 1e-9, .max = 1,                                  \
+    }
+
 /* Parse one value into its field. On error INVALID with a text that names option, value and what is
  * allowed; the field is unchanged. */
 spr_status spr_opt_set(const struct spr_opt *opt, void *fields, const char *value,

@@ -19,6 +19,28 @@ bench_death_time_LDADD = libsparring.la
 noinst_PROGRAMS += bench/link_speed
 bench_link_speed_LDADD = $(spr_static_libs)
 
+# PowerSGD beside the same step made of OpenBLAS's routines (docs/codecs.md).
+if HAVE_OPENBLAS
+noinst_PROGRAMS += bench/lowrank
+bench_lowrank_CPPFLAGS = $(AM_CPPFLAGS) $(OPENBLAS_CFLAGS)
+bench_lowrank_LDADD = $(spr_static_libs) $(OPENBLAS_LIBS) -lm
+endif
+
+# Codecs beside PyTorch, NumPy and plain C++ (docs/codecs.md).
+dist_noinst_SCRIPTS += bench/codec bench/peer_torch.py
+EXTRA_DIST += bench/peer_select.cpp
+CLEANFILES += bench/peer_select
+bench/peer_select: bench/peer_select.cpp
+	$(AM_V_at)$(MKDIR_P) bench
+	$(AM_V_GEN)$(INSTALLCHECK_CXX) -std=c++17 -O3 -Wall -Wextra -Wconversion -Wshadow -o $@ \
+		$(srcdir)/bench/peer_select.cpp
+
+# CODEC_FLAGS: options of bench/codec.
+bench-codec: tools/sparring-codec
+	$(AM_V_at)[ '$(INSTALLCHECK_CXX)' = no ] || $(MAKE) bench/peer_select
+	$(AM_V_at)$(srcdir)/bench/codec --build '$(abs_top_builddir)' $(CODEC_FLAGS)
+.PHONY: bench-codec
+
 MPICC = mpicc
 bench/peer_mpi: bench/peer_mpi.c
 	$(AM_V_at)$(MKDIR_P) bench

@@ -203,34 +203,40 @@ spr_status spr_sparse_allreduce(spr_comm *comm, const spr_sparse *send, size_t e
 static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_codec *codec,
                                   float *gradient, spr_op op, const spr_call_options *options)
 {
+    struct spr_codec_place place;
     struct spr_codec_step step;
     spr_status status;
+    bool dense;
 
     if (!comm || !codec || !gradient || (op != SPR_SUM && op != SPR_AVG))
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
                              "invalid argument of the compressed allreduce");
     /* Nothing may go wrong for the caller's fault once the codec has taken the gradient. */
-    plan->collective = spr_codec_is_dense(codec) ? SPR_C_ALLREDUCE : SPR_C_SPARSE_ALLREDUCE;
+    dense = spr_codec_is_dense(codec);
+    plan->collective = dense ? SPR_C_ALLREDUCE : SPR_C_SPARSE_ALLREDUCE;
     plan->count = spr_codec_elements(codec);
     if (!spr_algorithm_select(comm, plan, options ? options->algorithm : NULL, spr_thread_error()))
         return spr_thread_error()->status;
     status = spr_check_finite(comm, plan, options, gradient);
     if (status)
         return status;
-    status = spr_codec_begin(codec, gradient, &step);
+    place.blocks = spr_blocks_choose(spr_codec_elements(codec), (uint32_t)comm->size);
+    place.rank = (uint32_t)comm->rank;
+    status = spr_codec_begin_at(codec, gradient, &place, &step);
     if (status)
         return status;
-    *plan = (struct spr_plan){.collective = step.dense ? SPR_C_ALLREDUCE : SPR_C_SPARSE_ALLREDUCE,
+    *plan = (struct spr_plan){.collective = dense ? SPR_C_ALLREDUCE : SPR_C_SPARSE_ALLREDUCE,
                               .dtype = SPR_FP32,
                               .op = op,
                               .count = spr_codec_elements(codec),
                               .send = step.vector,
                               .recv = gradient,
                               .index = step.index,
-                              .value = step.value,
+                              .value = step.dense ? step.vector : step.value,
                               .entries = step.count,
                               .dense = gradient,
                               .vtype = step.vtype,
+                              .coding = step.coding,
                               .codec_hash = spr_codec_hash(codec)};
     return SPR_OK;
 }

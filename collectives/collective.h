@@ -38,13 +38,14 @@ struct spr_plan {
     size_t count; /* elements; see dense.h. Sparse: elements of the vector */
     const void *send;
     void *recv;
-    /* Sparse: */
+    /* Sparse; index NULL: the values of a dense vector, in `value`: */
     const uint32_t *index;
     const float *value;
     size_t entries;
     float *dense;
     spr_sparse *list;
-    enum spr_vtype vtype; /* of the values on their way to the owner */
+    enum spr_vtype vtype;     /* of the values on their way to the owner */
+    struct spr_coding coding; /* ... when they are coded */
     uint64_t codec_hash;
     float *unpack; /* dense codecs: recv holds halves, which go here at the end */
 };

@@ -47,5 +47,6 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/sparse.c \
 	collectives/sparse.h \
 	collectives/sparse_result.c \
+	collectives/sparse_start.c \
 	collectives/watch.c \
 	collectives/watch.h

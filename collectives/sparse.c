@@ -29,22 +29,6 @@
 
 #define UNION_STEP 0x80000000u
 
-static char *buffer_get(spr_request *rq)
-{
-    const struct spr_sparse_state *s = rq->state;
-
-    return s->chunk_bytes <= SPR_SPARSE_SMALL_BYTES ? spr_arena_buffer(&rq->arena, s->chunk_bytes)
-                                                    : spr_comm_buffer_get(rq->comm);
-}
-
-static void buffer_put(spr_request *rq, char *buffer)
-{
-    const struct spr_sparse_state *s = rq->state;
-
-    if (s->chunk_bytes > SPR_SPARSE_SMALL_BYTES)
-        spr_comm_buffer_put(rq->comm, buffer);
-}
-
 /* Streams -------------------------------------------------------------------------------------- */
 
 static void stream_ask(spr_request *rq, struct spr_stream *s, int peer, uint32_t step)
@@ -89,6 +73,7 @@ static size_t encode_next(spr_request *rq, int owner)
 
     spr_chunk_writer_init(w, &s->blocks, (uint32_t)owner, s->most_windows, w->max_entries,
                           s->writer_scratch);
+    w->coding = &s->coding;
     spr_chunk_writer_begin(w, next);
     for (; next < windows; next++) {
         size_t n = spr_blocks_gather_count(&s->blocks, s->offsets, (uint32_t)owner, next);
@@ -130,6 +115,13 @@ static bool contribute(spr_request *rq)
     return all;
 }
 
+static const struct spr_coding *coding_of(const spr_request *rq)
+{
+    const struct spr_sparse_state *s = rq->state;
+
+    return rq->plan.vtype == SPR_V_CODED ? &s->coding : NULL;
+}
+
 /* Owner: merge ----------------------------------------------------------------------------------
  */
 
@@ -147,7 +139,7 @@ static bool covered(spr_request *rq, int from)
     if (!in)
         return false;
     if (spr_chunk_open(&stream->chunk, in->recv.data, in->recv.bytes, &s->blocks,
-                       (uint32_t)rq->comm->rank, s->merged, &why) != SPR_OK) {
+                       (uint32_t)rq->comm->rank, s->merged, coding_of(rq), &why) != SPR_OK) {
         spr_comm_fail(rq->comm, SPR_ERR_PROTO, from, -1, why);
         return false;
     }
@@ -169,6 +161,9 @@ static void add_own(spr_request *rq)
     size_t n = spr_blocks_gather(&s->blocks, s->offsets, rq->plan.index, rq->plan.value,
                                  (uint32_t)rq->comm->rank, s->merged, pos, val);
 
+    /* As others would have it from us. */
+    if (coding_of(rq))
+        spr_coding_round(&s->coding, &s->blocks, (uint32_t)rq->comm->rank, s->merged, val, n);
     for (size_t i = 0; i < n; i++) {
         s->accumulator[pos[i]] += val[i];
         s->touched[pos[i] >> 6] |= (uint64_t)1 << (pos[i] & 63);
@@ -338,147 +333,6 @@ static bool advance(spr_request *rq)
     return false;
 }
 
-/* Setting up ------------------------------------------------------------------------------------
- */
-
-/* Blocks small enough that every owner has some, large enough that an entry's block is cheap. */
-static void choose_blocks(struct spr_blocks *b, size_t elements, int size)
-{
-    b->elements = elements;
-    b->ranks = (uint32_t)size;
-    b->block_log2 = size <= 16 ? 12 : size <= 64 ? 11 : 10;
-    while (b->block_log2 > 6 && (elements >> b->block_log2) / (uint32_t)size < 4)
-        b->block_log2--;
-}
-
-static bool make_streams(spr_request *rq, struct spr_stream **streams)
-{
-    size_t size = (size_t)rq->comm->size;
-
-    *streams = spr_arena_alloc(&rq->arena, size * sizeof **streams);
-    if (!*streams)
-        return false;
-    for (size_t r = 0; r < size; r++) {
-        for (int i = 0; i < SPR_SPARSE_AHEAD; i++) {
-            if (r == (size_t)rq->comm->rank)
-                continue;
-            (*streams)[r].buffer[i] = buffer_get(rq);
-            if (!(*streams)[r].buffer[i])
-                return false;
-        }
-    }
-    return true;
-}
-
-static bool make_senders(spr_request *rq)
-{
-    struct spr_sparse_state *s = rq->state;
-    size_t size = (size_t)rq->comm->size;
-
-    s->sent_windows = spr_arena_alloc(&rq->arena, size * sizeof *s->sent_windows);
-    s->sent_chunks = spr_arena_alloc(&rq->arena, size * sizeof *s->sent_chunks);
-    s->to_owner = spr_arena_alloc(&rq->arena, size * sizeof *s->to_owner);
-    s->to_owner_buffer = spr_arena_alloc(&rq->arena, size * sizeof *s->to_owner_buffer);
-    if (!s->sent_windows || !s->sent_chunks || !s->to_owner || !s->to_owner_buffer)
-        return false;
-    for (size_t r = 0; r < size; r++) {
-        if (r != (size_t)rq->comm->rank && !(s->to_owner_buffer[r] = buffer_get(rq)))
-            return false;
-    }
-    for (int i = 0; i < SPR_SPARSE_UNIONS; i++) {
-        s->slots[i].buffer = buffer_get(rq);
-        s->slots[i].out = spr_arena_alloc(&rq->arena, size * sizeof *s->slots[i].out);
-        if (!s->slots[i].buffer || !s->slots[i].out)
-            return false;
-    }
-    return true;
-}
-
-static bool make_work_space(spr_request *rq)
-{
-    struct spr_sparse_state *s = rq->state;
-    /* A vector of one window per owner is sent in one chunk. */
-    size_t max_entries =
-        s->most_windows == 1 ? s->span : SPR_WINDOW + SPR_SPARSE_TARGET_BYTES / 6 + 64;
-    size_t scratch = spr_chunk_writer_scratch(s->most_windows, max_entries);
-    void *union_scratch = spr_arena_alloc(&rq->arena, scratch);
-    size_t size = (size_t)rq->comm->size;
-
-    s->writer_scratch = spr_arena_alloc(&rq->arena, scratch);
-    s->accumulator = spr_arena_alloc(&rq->arena, s->span * sizeof(float));
-    s->touched = spr_arena_alloc(&rq->arena, s->span / 8);
-    s->kept = spr_arena_alloc(&rq->arena, size * sizeof(struct spr_kept *));
-    s->kept_tail = spr_arena_alloc(&rq->arena, size * sizeof(struct spr_kept *));
-    if (!union_scratch || !s->writer_scratch || !s->accumulator || !s->touched || !s->kept ||
-        !s->kept_tail)
-        return false;
-    spr_chunk_writer_init(&s->writer, &s->blocks, 0, s->most_windows, max_entries,
-                          s->writer_scratch);
-    spr_chunk_writer_init(&s->union_writer, &s->blocks, (uint32_t)rq->comm->rank, s->most_windows,
-                          max_entries, union_scratch);
-    spr_chunk_writer_begin(&s->union_writer, 0);
-    return true;
-}
-
-static void cleanup(spr_request *rq)
-{
-    struct spr_sparse_state *s = rq->state;
-
-    for (int r = 0; r < rq->comm->size; r++) {
-        struct spr_stream *streams[] = {s->contributions ? &s->contributions[r] : NULL,
-                                        s->unions ? &s->unions[r] : NULL};
-        for (size_t k = 0; k < SPR_ARRAY_LEN(streams); k++)
-            for (int i = 0; streams[k] && i < SPR_SPARSE_AHEAD; i++) {
-                if (streams[k]->in[i].state == SPR_IN_ARRIVED)
-                    spr_in_release(&streams[k]->in[i]);
-                buffer_put(rq, streams[k]->buffer[i]);
-            }
-        if (s->to_owner_buffer)
-            buffer_put(rq, s->to_owner_buffer[r]);
-    }
-    for (int i = 0; i < SPR_SPARSE_UNIONS; i++)
-        buffer_put(rq, s->slots[i].buffer);
-}
-
-static spr_status start(spr_request *rq)
-{
-    struct spr_sparse_state *s = spr_arena_alloc(&rq->arena, sizeof *s);
-    const struct spr_plan *plan = &rq->plan;
-    uint32_t most;
-
-    if (!s)
-        return SPR_ERR_NOMEM;
-    rq->state = s;
-    choose_blocks(&s->blocks, plan->count, rq->comm->size);
-    s->windows = spr_blocks_windows(&s->blocks, (uint32_t)rq->comm->rank);
-    /* Owner 0 has the most and the longest. */
-    most = spr_blocks_windows(&s->blocks, 0);
-    s->most_windows = (uint32_t)spr_min_size(spr_max_size(most, 1), SPR_SPARSE_MAX_WINDOWS);
-    s->span = most ? spr_blocks_window_len(&s->blocks, 0, 0) : 1;
-    s->span = (uint32_t)spr_align_up(s->span, 64);
-    s->chunk_bytes = SPR_FRAME_MAX_PAYLOAD;
-    if (s->most_windows == 1)
-        s->chunk_bytes =
-            spr_chunk_bytes(SPR_CHUNK_BITMAP, SPR_V_FP32, 1, s->span, s->span / 64, s->span);
-    s->offsets =
-        spr_arena_alloc(&rq->arena, (spr_blocks_count(&s->blocks) + 1) * sizeof *s->offsets);
-    if (!s->offsets)
-        return SPR_ERR_NOMEM;
-    if (!spr_blocks_offsets(&s->blocks, plan->index, plan->entries, s->offsets))
-        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, rq->comm->rank,
-                             "rank %d: sparse indices must be sorted, unique and below %zu",
-                             rq->comm->rank, plan->count);
-    if (!make_work_space(rq) || !make_senders(rq) || !make_streams(rq, &s->contributions) ||
-        !make_streams(rq, &s->unions)) {
-        cleanup(rq);
-        return SPR_ERR_NOMEM;
-    }
-    for (int r = 0; r < rq->comm->size; r++)
-        s->unions[r].last = spr_blocks_windows(&s->blocks, (uint32_t)r) == 0;
-    rq->comm->counters.last_reduce_scatter_ns = 0;
-    return SPR_OK;
-}
-
 static bool usable(const struct spr_plan *plan, int size)
 {
     (void)size;
@@ -489,6 +343,6 @@ const struct spr_algorithm spr_sparse_direct = {SPR_C_SPARSE_ALLREDUCE,
                                                 "direct",
                                                 "2 steps, (P-1)/P (k + U) entries, canonical",
                                                 usable,
-                                                start,
+                                                spr_sparse_start,
                                                 advance,
-                                                cleanup};
+                                                spr_sparse_cleanup};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * State of the sparse allreduce, shared by sparse.c (the two steps) and sparse_result.c (what
- * becomes of the union).
+ * State of the sparse allreduce, shared by sparse_start.c (how it begins and ends), sparse.c (the
+ * two steps) and sparse_result.c (what becomes of the union).
  */
 #ifndef SPR_COLLECTIVES_SPARSE_H
 #define SPR_COLLECTIVES_SPARSE_H
@@ -43,11 +43,12 @@ struct spr_kept {
 
 struct spr_sparse_state {
     struct spr_blocks blocks;
-    uint32_t windows;      /* of ours */
-    uint32_t span;         /* positions of the longest window of any owner, rounded up to 64 */
-    uint32_t most_windows; /* in a chunk */
-    size_t chunk_bytes;    /* of the largest chunk, at most SPR_FRAME_MAX_PAYLOAD */
-    uint32_t *offsets;     /* of our list, by block */
+    uint32_t windows;         /* of ours */
+    uint32_t span;            /* positions of the longest window of any owner, rounded up to 64 */
+    uint32_t most_windows;    /* in a chunk */
+    size_t chunk_bytes;       /* of the largest chunk, at most SPR_FRAME_MAX_PAYLOAD */
+    uint32_t *offsets;        /* of our list, by block; NULL: a dense vector */
+    struct spr_coding coding; /* of coded values, with scratch */
     /* Step 1, as a sender: */
     uint32_t *sent_windows;   /* [size]: windows of that owner encoded so far */
     uint32_t *sent_chunks;    /* [size] */
@@ -70,6 +71,9 @@ struct spr_sparse_state {
     struct spr_kept **kept, **kept_tail; /* [size], for a list result; by owner */
 };
 
+/* The slots of struct spr_algorithm. */
+spr_status spr_sparse_start(spr_request *rq);
+void spr_sparse_cleanup(spr_request *rq);
 /* A chunk of an owner's union: write it into the dense result, keep it for the list. */
 spr_status spr_sparse_result(spr_request *rq, int owner, uint32_t first_window, const void *data,
                              size_t bytes, bool *last, uint32_t *next_window);

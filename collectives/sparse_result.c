@@ -35,7 +35,7 @@ spr_status spr_sparse_result(spr_request *rq, int owner, uint32_t first_window, 
     struct spr_chunk c;
     const char *why = "";
     spr_status status =
-        spr_chunk_open(&c, data, bytes, &s->blocks, (uint32_t)owner, first_window, &why);
+        spr_chunk_open(&c, data, bytes, &s->blocks, (uint32_t)owner, first_window, NULL, &why);
 
     *last = status == SPR_OK && c.flags & SPR_CHUNK_LAST;
     if (status == SPR_OK && *last != (first_window + c.windows == windows)) {
@@ -74,7 +74,8 @@ static void read_window(const spr_request *rq, struct reader *r, uint32_t owner,
     if (w >= spr_blocks_windows(&s->blocks, owner))
         return;
     if (!r->open) { /* checked before; cannot fail */
-        (void)spr_chunk_open(&r->chunk, r->kept->data, r->kept->bytes, &s->blocks, owner, w, &why);
+        (void)spr_chunk_open(&r->chunk, r->kept->data, r->kept->bytes, &s->blocks, owner, w, NULL,
+                             &why);
         r->open = true;
     }
     r->count = spr_chunk_list(&r->chunk, r->index, r->value, s->span);

@@ -5,6 +5,16 @@
 
 #include "base/util.h"
 
+struct spr_blocks spr_blocks_choose(uint64_t elements, uint32_t ranks)
+{
+    struct spr_blocks b = {.elements = elements, .ranks = ranks};
+
+    b.block_log2 = ranks <= 16 ? 12 : ranks <= 64 ? 11 : 10;
+    while ((1u << b.block_log2) > SPR_LEAST_BLOCK && (elements >> b.block_log2) / ranks < 4)
+        b.block_log2--;
+    return b;
+}
+
 size_t spr_blocks_count(const struct spr_blocks *b)
 {
     return (size_t)((b->elements + (UINT64_C(1) << b->block_log2) - 1) >> b->block_log2);
@@ -83,14 +93,52 @@ static void window_blocks(const struct spr_blocks *b, uint32_t owner, uint32_t w
     *end = *first + ((len + (1u << log2) - 1) >> log2);
 }
 
+struct spr_blocks_runs spr_blocks_runs(const struct spr_blocks *b, const uint32_t *offsets,
+                                       uint32_t owner, uint32_t w)
+{
+    struct spr_blocks_runs r = {.blocks = b, .offsets = offsets, .owner = owner};
+
+    window_blocks(b, owner, w, &r.next, &r.end);
+    return r;
+}
+
+_Bool spr_blocks_run(struct spr_blocks_runs *r, size_t *first, size_t *end)
+{
+    const struct spr_blocks *b = r->blocks;
+    uint64_t block = r->next * b->ranks + r->owner;
+
+    if (r->next == r->end)
+        return 0;
+    r->next++;
+    *first = r->offsets ? r->offsets[block] : (size_t)(block << b->block_log2);
+    *end = r->offsets ? r->offsets[block + 1]
+                      : (size_t)spr_min_u64((block + 1) << b->block_log2, b->elements);
+    return 1;
+}
+
+static size_t gather_dense(const struct spr_blocks *b, const float *value, uint32_t owner,
+                           uint32_t w, uint16_t *pos, float *val)
+{
+    struct spr_blocks_runs runs = spr_blocks_runs(b, NULL, owner, w);
+    size_t first, end, n = 0;
+
+    for (; spr_blocks_run(&runs, &first, &end); n += end - first)
+        memcpy(val + n, value + first, (end - first) * sizeof(*val));
+    for (size_t i = 0; i < n; i++)
+        pos[i] = (uint16_t)i;
+    return n;
+}
+
 size_t spr_blocks_gather(const struct spr_blocks *b, const uint32_t *offsets, const uint32_t *index,
                          const float *value, uint32_t owner, uint32_t w, uint16_t *pos, float *val)
 {
     uint32_t log2 = b->block_log2, mask = (1u << log2) - 1;
-    size_t total = offsets[spr_blocks_count(b)];
-    size_t n = 0;
+    size_t total, n = 0;
     uint64_t first, end;
 
+    if (!offsets)
+        return gather_dense(b, value, owner, w, pos, val);
+    total = offsets[spr_blocks_count(b)];
     window_blocks(b, owner, w, &first, &end);
     for (uint64_t j = first; j < end; j++) {
         size_t block = (size_t)(j * b->ranks + owner);
@@ -116,14 +164,10 @@ size_t spr_blocks_gather(const struct spr_blocks *b, const uint32_t *offsets, co
 size_t spr_blocks_gather_count(const struct spr_blocks *b, const uint32_t *offsets, uint32_t owner,
                                uint32_t w)
 {
-    uint64_t first, end;
-    size_t n = 0;
+    struct spr_blocks_runs runs = spr_blocks_runs(b, offsets, owner, w);
+    size_t first, end, n = 0;
 
-    window_blocks(b, owner, w, &first, &end);
-    for (uint64_t j = first; j < end; j++) {
-        size_t block = (size_t)(j * b->ranks + owner);
-
-        n += offsets[block + 1] - offsets[block];
-    }
+    while (spr_blocks_run(&runs, &first, &end))
+        n += end - first;
     return n;
 }

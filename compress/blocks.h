@@ -26,6 +26,10 @@ struct spr_blocks {
     uint32_t block_log2; /* B = 1 << block_log2; at most SPR_WINDOW_LOG2 */
 };
 
+/* As collectives deal out a vector: blocks small enough that every owner has some, large enough
+ * that an entry's block is cheap; at least of SPR_LEAST_BLOCK positions. */
+#define SPR_LEAST_BLOCK 64
+struct spr_blocks spr_blocks_choose(uint64_t elements, uint32_t ranks);
 /* Blocks in the whole vector. */
 size_t spr_blocks_count(const struct spr_blocks *b);
 /* Local positions of `owner` (its last block may be short). */
@@ -41,8 +45,20 @@ uint64_t spr_blocks_global(const struct spr_blocks *b, uint32_t owner, uint64_t 
  * Returns false when the list is not sorted, has repeats, or an index is out of range. */
 _Bool spr_blocks_offsets(const struct spr_blocks *b, const uint32_t *index, size_t k,
                          uint32_t *offsets);
+/* The blocks of window w of owner, one after the other: entries [*first, *end) of the list that has
+ * these offsets, or of a dense vector (NULL). False: there are no more. */
+struct spr_blocks_runs {
+    const struct spr_blocks *blocks;
+    const uint32_t *offsets;
+    uint32_t owner;
+    uint64_t next, end; /* local blocks */
+};
+struct spr_blocks_runs spr_blocks_runs(const struct spr_blocks *b, const uint32_t *offsets,
+                                       uint32_t owner, uint32_t w);
+_Bool spr_blocks_run(struct spr_blocks_runs *r, size_t *first, size_t *end);
 /* Entries of window w of owner, in local order: pos (u16 in the window) and value. Returns how
- * many. pos and val have room for SPR_WINDOW entries plus 16 of slack (SIMD stores). */
+ * many. pos and val have room for SPR_WINDOW entries plus 16 of slack (SIMD stores). offsets and
+ * index NULL: of a dense vector. */
 size_t spr_blocks_gather(const struct spr_blocks *b, const uint32_t *offsets, const uint32_t *index,
                          const float *value, uint32_t owner, uint32_t w, uint16_t *pos, float *val);
 /* How many entries spr_blocks_gather would return. */

@@ -19,7 +19,9 @@
  *             values [count]
  *     U32     u32 position from the start of the range [count], values [count]
  *     DENSE   values, one per position of the range (only when every position has an entry)
- *   values: fp32, fp16 or bf16
+ *   values: fp32, fp16 or bf16; or coded: of each window the image that the operation's value coder
+ *   makes of its entries (compress/coding.h). When the size of an image does not follow from the
+ *   number of entries, u32 bytes of image per window [windows] come first. Not with U32.
  */
 #ifndef SPR_COMPRESS_CHUNK_H
 #define SPR_COMPRESS_CHUNK_H
@@ -27,6 +29,7 @@
 #include <sparring/status.h>
 
 #include "compress/blocks.h"
+#include "compress/coding.h"
 
 #define SPR_CHUNK_HEADER_BYTES 32
 
@@ -37,13 +40,15 @@ enum spr_chunk_format {
     SPR_CHUNK_DENSE,
     SPR_CHUNK_FORMATS
 };
-enum spr_vtype { SPR_V_FP32, SPR_V_FP16, SPR_V_BF16, SPR_V_COUNT };
+/* Those of one size each, and their number; and coded. */
+enum spr_vtype { SPR_V_FP32, SPR_V_FP16, SPR_V_BF16, SPR_V_COUNT, SPR_V_CODED = SPR_V_COUNT };
 enum { SPR_CHUNK_LAST = 1 }; /* flags: the last chunk of this owner's stream */
 
 const char *spr_chunk_format_name(enum spr_chunk_format f);
-size_t spr_vtype_bytes(enum spr_vtype v);
+size_t spr_vtype_bytes(enum spr_vtype v); /* 0: coded */
 
-/* Bytes of a chunk in one format, header included; bitmap_words: sum over windows ceil(len/64). */
+/* Bytes of a chunk in one format, header included, without coded values; bitmap_words: sum over
+ * windows ceil(len/64). */
 size_t spr_chunk_bytes(enum spr_chunk_format f, enum spr_vtype v, size_t windows, size_t positions,
                        size_t bitmap_words, size_t count);
 /* Upper bound for a chunk of `windows` windows: the cheapest format never takes more. */
@@ -57,6 +62,7 @@ size_t spr_chunk_bound(enum spr_vtype v, size_t windows);
  */
 struct spr_chunk_writer {
     const struct spr_blocks *blocks;
+    const struct spr_coding *coding; /* for SPR_V_CODED; set by the caller after _init */
     uint32_t owner;
     uint32_t first_window, windows;
     uint32_t max_windows;
@@ -74,7 +80,7 @@ void spr_chunk_writer_begin(struct spr_chunk_writer *w, uint32_t first_window);
 void spr_chunk_writer_window(struct spr_chunk_writer *w, size_t entries);
 /* Can another window with up to `entries` entries be appended? */
 _Bool spr_chunk_writer_room(const struct spr_chunk_writer *w, size_t entries);
-/* Bytes of the cheapest format now. */
+/* Bytes of the cheapest format now; coded: at most. */
 size_t spr_chunk_writer_bytes(const struct spr_chunk_writer *w, enum spr_vtype v);
 /* Encode with the cheapest format, or `force` (an enum spr_chunk_format; -1 = cheapest; a format
  * that cannot hold the entries, or would not fit cap, falls back to the cheapest). Returns the
@@ -90,25 +96,29 @@ struct spr_chunk {
     unsigned flags;
     uint32_t owner, first_window, windows, count;
     const struct spr_blocks *blocks;
+    const struct spr_coding *coding;
     const uint32_t *per_window; /* U16 */
     const uint16_t *pos16;      /* U16 */
     const uint32_t *pos32;      /* U32 */
     const uint64_t *bitmap;     /* BITMAP */
     const void *values;
+    const void *image_bytes; /* coded, u32 per window; NULL: as the number of entries says */
     /* Cursor: windows must be visited in order, first to last. */
     uint32_t next_window; /* absolute */
     size_t next_entry, next_word, next_position;
+    const uint8_t *next_image;
 };
 
 /*
  * Check everything (lengths against bytes, counts, positions sorted and in range, window range
  * inside the owner's windows and first_window == expected_first) before anything is used; the bytes
  * must be 4-byte aligned (8 for BITMAP's words: unaligned loads are used) and not writable by a
- * peer meanwhile. Errors: PROTO with a reason in *why (a static string).
+ * peer meanwhile. coding: of coded values, whose scratch holds those of the window that is visited;
+ * NULL: there must be none. Errors: PROTO with a reason in *why (a static string).
  */
 spr_status spr_chunk_open(struct spr_chunk *c, const void *data, size_t bytes,
                           const struct spr_blocks *blocks, uint32_t owner, uint32_t expected_first,
-                          const char **why);
+                          const struct spr_coding *coding, const char **why);
 /* Visit the next window: acc[pos] += value for each entry, touched bit set. acc: SPR_WINDOW floats,
  * touched: SPR_WINDOW / 64 words; of a shorter window its length, rounded up to 64. */
 void spr_chunk_add(struct spr_chunk *c, float *acc, uint64_t *touched);

@@ -22,4 +22,9 @@ struct spr_chunk_header {
 _Static_assert(sizeof(struct spr_chunk_header) == SPR_CHUNK_HEADER_BYTES, "chunk header layout");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "chunks are little-endian");
 
+/* Of a chunk whose positions have been checked: entries of its i-th window, and the bytes of their
+ * image. */
+uint32_t spr_chunk_window_entries(const struct spr_chunk *c, uint32_t i);
+size_t spr_chunk_image_bytes(const struct spr_chunk *c, uint32_t i, size_t entries);
+
 #endif

@@ -97,13 +97,77 @@ static const char *(*const check_format[SPR_CHUNK_FORMATS])(struct spr_chunk *, 
     [SPR_CHUNK_DENSE] = check_dense,
 };
 
+/* ---- Coded values ---- */
+
+uint32_t spr_chunk_window_entries(const struct spr_chunk *c, uint32_t i)
+{
+    uint32_t len = spr_blocks_window_len(c->blocks, c->owner, c->first_window + i);
+
+    if (c->format == SPR_CHUNK_U16)
+        return c->per_window[i];
+    if (c->format == SPR_CHUNK_DENSE)
+        return len;
+    return (uint32_t)spr_kernels()->popcount((const char *)c->bitmap + (size_t)i * (SPR_WINDOW / 8),
+                                             spr_div_ceil(len, 64));
+}
+
+size_t spr_chunk_image_bytes(const struct spr_chunk *c, uint32_t i, size_t entries)
+{
+    uint32_t bytes;
+
+    if (!c->image_bytes)
+        return spr_coding_bound(c->coding, entries);
+    memcpy(&bytes, (const char *)c->image_bytes + 4 * (size_t)i, 4);
+    return bytes;
+}
+
+static const char *check_coded(struct spr_chunk *c, const uint8_t *at, size_t left)
+{
+    const char *why = NULL;
+
+    if (!spr_coding_is_fixed(c->coding)) {
+        size_t table = 4 * (size_t)c->windows;
+        if (left < table)
+            return "sizes of coded values are missing";
+        c->image_bytes = at;
+        at += table;
+        left -= table;
+    }
+    c->values = c->next_image = at;
+    for (uint32_t i = 0; i < c->windows; i++) {
+        size_t entries = spr_chunk_window_entries(c, i);
+        size_t bytes = spr_chunk_image_bytes(c, i, entries);
+        if (bytes > left || bytes % 4 || (entries == 0 && bytes > 0))
+            return "coded values have another length";
+        if (entries > 0 && c->coding->coder->check(c->coding->options, at, bytes, entries, &why))
+            return why;
+        at += bytes;
+        left -= bytes;
+    }
+    return left == 0 ? NULL : "bytes behind the coded values";
+}
+
+static const char *check_plain(struct spr_chunk *c, const uint8_t *values, size_t left)
+{
+    size_t bytes = c->count * spr_vtype_bytes(c->vtype);
+
+    if (left != spr_align_up(bytes, 4))
+        return "length differs from what count and format need";
+    if (bytes % 4 && (values[bytes] | values[bytes + 1]))
+        return "padding is not zero";
+    c->values = values;
+    return NULL;
+}
+
 static const char *check_header(const struct spr_chunk_header *h, size_t bytes,
-                                uint32_t owner_windows, uint32_t expected_first)
+                                uint32_t owner_windows, uint32_t expected_first, _Bool coded)
 {
     if (h->format >= SPR_CHUNK_FORMATS)
         return "unknown chunk format";
-    if (h->vtype >= SPR_V_COUNT)
+    if (h->vtype >= SPR_V_COUNT + coded)
         return "unknown value type";
+    if (h->vtype == SPR_V_CODED && h->format == SPR_CHUNK_U32)
+        return "coded values in a format that has none";
     if (h->flags & ~(unsigned)SPR_CHUNK_LAST)
         return "unknown flags";
     if (h->zero[0] | h->zero[1] | h->zero[2])
@@ -131,7 +195,7 @@ static const char *check(struct spr_chunk *c, const void *data, size_t bytes,
         return "chunk is not aligned";
     memcpy(&h, data, sizeof(h));
     uint32_t windows = spr_blocks_windows(c->blocks, c->owner);
-    const char *why = check_header(&h, bytes, windows, expected_first);
+    const char *why = check_header(&h, bytes, windows, expected_first, c->coding != NULL);
     if (why)
         return why;
 
@@ -145,26 +209,22 @@ static const char *check(struct spr_chunk *c, const void *data, size_t bytes,
     if (h.count > r.positions)
         return "more entries than positions";
     /* No overflow: windows <= 2^16 and count <= positions <= 2^32. */
-    size_t expected = spr_chunk_bytes(c->format, c->vtype, c->windows, (size_t)r.positions,
-                                      (size_t)r.words, c->count);
-    if (bytes != expected)
+    size_t front = spr_chunk_bytes(c->format, SPR_V_CODED, c->windows, (size_t)r.positions,
+                                   (size_t)r.words, c->count);
+    if (bytes < front)
         return "length differs from what count and format need";
     why = check_format[c->format](c, payload, r);
     if (why)
         return why;
-    size_t value_bytes = c->count * spr_vtype_bytes(c->vtype);
-    const uint8_t *values = (const uint8_t *)data + bytes - spr_align_up(value_bytes, 4);
-    if (value_bytes % 4 && (values[value_bytes] | values[value_bytes + 1]))
-        return "padding is not zero";
-    c->values = values;
-    return NULL;
+    const uint8_t *values = (const uint8_t *)data + front;
+    return (c->vtype == SPR_V_CODED ? check_coded : check_plain)(c, values, bytes - front);
 }
 
 spr_status spr_chunk_open(struct spr_chunk *c, const void *data, size_t bytes,
                           const struct spr_blocks *blocks, uint32_t owner, uint32_t expected_first,
-                          const char **why)
+                          const struct spr_coding *coding, const char **why)
 {
-    struct spr_chunk chunk = {.blocks = blocks, .owner = owner};
+    struct spr_chunk chunk = {.blocks = blocks, .owner = owner, .coding = coding};
     const char *reason = check(&chunk, data, bytes, expected_first);
 
     if (reason) {

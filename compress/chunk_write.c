@@ -8,13 +8,16 @@
 #include "compress/chunk_layout.h"
 #include "compress/value.h"
 
-static const size_t vtype_bytes[SPR_V_COUNT] = {
-    [SPR_V_FP32] = 4,
-    [SPR_V_FP16] = 2,
-    [SPR_V_BF16] = 2,
-};
+size_t spr_vtype_bytes(enum spr_vtype v)
+{
+    static const size_t bytes[SPR_V_COUNT] = {
+        [SPR_V_FP32] = 4,
+        [SPR_V_FP16] = 2,
+        [SPR_V_BF16] = 2,
+    };
 
-size_t spr_vtype_bytes(enum spr_vtype v) { return (unsigned)v < SPR_V_COUNT ? vtype_bytes[v] : 0; }
+    return (unsigned)v < SPR_V_COUNT ? bytes[v] : 0;
+}
 
 /* ---- One entry per format ---- */
 
@@ -188,15 +191,29 @@ _Bool spr_chunk_writer_room(const struct spr_chunk_writer *w, size_t entries)
     return w->windows < w->max_windows && w->count + entries <= w->max_entries;
 }
 
+/* The most that coded values take, in any format. */
+static size_t coded_bound(const struct spr_chunk_writer *w)
+{
+    size_t bytes = spr_coding_is_fixed(w->coding) ? 0 : 4 * (size_t)w->windows;
+
+    for (uint32_t i = 0; i < w->windows; i++)
+        bytes += spr_coding_bound(w->coding, w->per_window[i]);
+    return bytes;
+}
+
 static size_t writer_bytes(const struct spr_chunk_writer *w, enum spr_chunk_format f,
                            enum spr_vtype v)
 {
-    return spr_chunk_bytes(f, v, w->windows, w->positions, w->bitmap_words, w->count);
+    return spr_chunk_bytes(f, v, w->windows, w->positions, w->bitmap_words, w->count) +
+           (v == SPR_V_CODED ? coded_bound(w) : 0);
 }
 
-/* DENSE lists every position, so the list must be complete. */
-static _Bool writer_can(const struct spr_chunk_writer *w, enum spr_chunk_format f)
+/* DENSE lists every position, so the list must be complete; windows of U32 do not say how many
+ * entries they have, which coded values need. */
+static _Bool writer_can(const struct spr_chunk_writer *w, enum spr_chunk_format f, enum spr_vtype v)
 {
+    if (f == SPR_CHUNK_U32 && v == SPR_V_CODED)
+        return 0;
     return f != SPR_CHUNK_DENSE || w->count == w->positions;
 }
 
@@ -207,7 +224,7 @@ static enum spr_chunk_format writer_cheapest(const struct spr_chunk_writer *w, e
 
     for (unsigned f = 1; f < SPR_CHUNK_FORMATS; f++) {
         enum spr_chunk_format format = (enum spr_chunk_format)f;
-        if (writer_can(w, format) && writer_bytes(w, format, v) < writer_bytes(w, best, v))
+        if (writer_can(w, format, v) && writer_bytes(w, format, v) < writer_bytes(w, best, v))
             best = format;
     }
     return best;
@@ -218,11 +235,31 @@ size_t spr_chunk_writer_bytes(const struct spr_chunk_writer *w, enum spr_vtype v
     return writer_bytes(w, writer_cheapest(w, v), v);
 }
 
-static void write_values(const struct spr_chunk_writer *w, enum spr_vtype v, uint8_t *out)
+static size_t write_coded(const struct spr_chunk_writer *w, uint8_t *out)
+{
+    _Bool fixed = spr_coding_is_fixed(w->coding);
+    uint8_t *at = fixed ? out : out + 4 * (size_t)w->windows;
+    const float *val = w->val;
+
+    for (uint32_t i = 0; i < w->windows; i++) {
+        uint32_t bytes = (uint32_t)spr_coding_encode(
+            w->coding, w->blocks, w->owner, w->first_window + i, val, w->per_window[i], at);
+        if (!fixed)
+            memcpy(out + 4 * (size_t)i, &bytes, 4);
+        at += bytes;
+        val += w->per_window[i];
+    }
+    return (size_t)(at - out);
+}
+
+/* Returns the bytes, padding included. */
+static size_t write_values(const struct spr_chunk_writer *w, enum spr_vtype v, uint8_t *out)
 {
     uint16_t *half = (uint16_t *)(void *)out;
 
     switch (v) {
+    case SPR_V_CODED:
+        return write_coded(w, out);
     case SPR_V_FP16:
         spr_fp16_encode(w->val, half, w->count);
         break;
@@ -231,10 +268,11 @@ static void write_values(const struct spr_chunk_writer *w, enum spr_vtype v, uin
         break;
     default:
         memcpy(out, w->val, w->count * sizeof(*w->val));
-        return;
+        return w->count * sizeof(*w->val);
     }
     if (w->count & 1)
         half[w->count] = 0;
+    return spr_align_up(w->count * sizeof(*half), 4);
 }
 
 size_t spr_chunk_writer_finish(struct spr_chunk_writer *w, enum spr_vtype v, int force,
@@ -242,13 +280,16 @@ size_t spr_chunk_writer_finish(struct spr_chunk_writer *w, enum spr_vtype v, int
 {
     enum spr_chunk_format f = writer_cheapest(w, v);
 
-    if (force >= 0 && force < SPR_CHUNK_FORMATS && writer_can(w, (enum spr_chunk_format)force) &&
+    if (force >= 0 && force < SPR_CHUNK_FORMATS && writer_can(w, (enum spr_chunk_format)force, v) &&
         writer_bytes(w, (enum spr_chunk_format)force, v) <= cap)
         f = (enum spr_chunk_format)force;
-    size_t bytes = writer_bytes(w, f, v);
-    assert(bytes <= cap && bytes - SPR_CHUNK_HEADER_BYTES <= UINT32_MAX);
+    assert(writer_bytes(w, f, v) <= cap && cap - SPR_CHUNK_HEADER_BYTES <= UINT32_MAX);
     assert(((uintptr_t)out & 3) == 0);
 
+    uint8_t *payload = (uint8_t *)out + SPR_CHUNK_HEADER_BYTES;
+    size_t bytes = formats[f].bytes(w->windows, w->bitmap_words, w->count);
+    formats[f].write(w, payload);
+    bytes += write_values(w, v, payload + bytes);
     struct spr_chunk_header h = {
         .format = (uint8_t)f,
         .vtype = (uint8_t)v,
@@ -256,11 +297,8 @@ size_t spr_chunk_writer_finish(struct spr_chunk_writer *w, enum spr_vtype v, int
         .first_window = w->first_window,
         .windows = w->windows,
         .count = (uint32_t)w->count,
-        .payload_bytes = (uint32_t)(bytes - SPR_CHUNK_HEADER_BYTES),
+        .payload_bytes = (uint32_t)bytes,
     };
     memcpy(out, &h, sizeof(h));
-    uint8_t *payload = (uint8_t *)out + sizeof(h);
-    formats[f].write(w, payload);
-    write_values(w, v, payload + formats[f].bytes(w->windows, w->bitmap_words, w->count));
-    return bytes;
+    return sizeof(h) + bytes;
 }

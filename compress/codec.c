@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/rng.h"
 #include "base/util.h"
 #include "compress/codec_internal.h"
 
@@ -82,17 +83,22 @@ static spr_status take_layout(spr_codec *codec, const spr_layout *layout, struct
 static spr_status allocate(spr_codec *codec, struct spr_error *error)
 {
     size_t residual_bytes = codec->elements * sizeof(float);
+    bool velocity = spr_codec_has_velocity(codec);
 
-    codec->workspace_bytes = codec->selection->workspace(codec);
+    codec->workspace_bytes = codec->selection->steps->workspace(codec);
     codec->residual = spr_pages_alloc(residual_bytes);
-    if (codec->residual && codec->workspace_bytes > 0)
+    if (codec->residual && velocity)
+        codec->velocity = spr_pages_alloc(residual_bytes);
+    if (codec->residual)
         codec->workspace = spr_pages_alloc(codec->workspace_bytes);
-    if (!codec->residual || (codec->workspace_bytes > 0 && !codec->workspace))
+    if (!codec->residual || (velocity && !codec->velocity) || !codec->workspace ||
+        spr_codec_quantise_open(codec) != SPR_OK)
         return spr_error_set(error, SPR_ERR_NOMEM, -1, "no memory for codec %s: %zu + %zu bytes",
-                             codec->spec, residual_bytes, codec->workspace_bytes);
+                             codec->spec, residual_bytes * (velocity ? 2 : 1),
+                             codec->workspace_bytes);
     codec->residual_zero = true;
     codec->committed = -1;
-    codec->selection->init(codec);
+    codec->selection->steps->init(codec);
     return SPR_OK;
 }
 
@@ -139,7 +145,9 @@ void spr_codec_destroy(spr_codec *codec)
         return;
     if (codec->keeper.owner)
         codec->keeper.forget(codec);
+    spr_pages_free(codec->scratch, codec->scratch_bytes);
     spr_pages_free(codec->workspace, codec->workspace_bytes);
+    spr_pages_free(codec->velocity, codec->elements * sizeof(float));
     spr_pages_free(codec->residual, codec->elements * sizeof(float));
     spr_free(codec->parameters);
     spr_free(codec);
@@ -153,28 +161,62 @@ uint64_t spr_codec_hash(const spr_codec *codec) { return codec->hash; }
 
 const char *spr_codec_spec(const spr_codec *codec) { return codec->spec; }
 
-spr_status spr_codec_begin(spr_codec *codec, const float *gradient, struct spr_codec_step *step)
+/* Where the step of the slot goes, and what it draws: a retry draws the same. */
+static void set_place(spr_codec *codec, const struct spr_codec_place *place)
+{
+    codec->sent_as[codec->slot].place = *place;
+    codec->sent_as[codec->slot].seed = spr_rng_u64(codec->sent_as[codec->slot].step, place->rank);
+}
+
+spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
+                              const struct spr_codec_place *place, struct spr_codec_step *step)
 {
     if (codec->phase == SPR_CODEC_RUNNING)
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
                              "codec %s is in use by a running request", codec->spec);
-    *step = (struct spr_codec_step){.vtype = codec->rounding->vtype};
+    *step = (struct spr_codec_step){.vtype = codec->vtype};
     if (codec->phase == SPR_CODEC_ABSORBED) {
-        codec->selection->replay(codec, step);
+        set_place(codec, place);
+        codec->selection->steps->replay(codec, step);
     } else {
         codec->slot = codec->committed == 0;
         codec->beneath = false;
-        codec->selection->begin(codec, gradient, step);
+        codec->sent_as[codec->slot].step = codec->steps++;
+        set_place(codec, place);
+        codec->selection->steps->begin(codec, gradient, step);
     }
+    step->coding = (struct spr_coding){
+        .coder = codec->coder,
+        .options = codec->coder_options,
+        .seed = codec->sent_as[codec->slot].seed,
+    };
     codec->phase = SPR_CODEC_RUNNING;
     return SPR_OK;
+}
+
+spr_status spr_codec_begin(spr_codec *codec, const float *gradient, struct spr_codec_step *step)
+{
+    const struct spr_codec_place alone = {{codec->elements, 1, 12}, 0};
+
+    return spr_codec_begin_at(codec, gradient, &alone, step);
+}
+
+void spr_codec_sent(const spr_codec *codec, const struct spr_codec_step *step, float *sent)
+{
+    size_t n = step->dense ? codec->elements : step->count;
+    const float *values = step->dense ? step->vector : step->value;
+
+    if (codec->vtype == SPR_V_CODED)
+        spr_codec_quantise(codec, codec->slot, step->index, values, n, SPR_DECODE_SET, sent);
+    else
+        memcpy(sent, values, n * sizeof(*sent));
 }
 
 void spr_codec_commit(spr_codec *codec)
 {
     if (codec->phase != SPR_CODEC_RUNNING)
         return;
-    codec->selection->commit(codec);
+    codec->selection->steps->commit(codec);
     codec->phase = SPR_CODEC_IDLE;
     codec->committed = codec->slot;
 }
@@ -183,7 +225,7 @@ void spr_codec_abort(spr_codec *codec)
 {
     if (codec->phase != SPR_CODEC_RUNNING)
         return;
-    codec->selection->abort(codec);
+    codec->selection->steps->abort(codec);
     codec->phase = SPR_CODEC_ABSORBED;
 }
 
@@ -193,7 +235,7 @@ void spr_codec_revoke(spr_codec *codec)
         return;
     codec->beneath |= codec->slot != codec->committed;
     codec->slot = codec->committed;
-    codec->selection->revoke(codec);
+    codec->selection->steps->revoke(codec);
     codec->phase = SPR_CODEC_ABSORBED;
     codec->committed = -1;
 }
@@ -212,4 +254,7 @@ void spr_codec_drop(spr_codec *codec)
         codec->phase = SPR_CODEC_IDLE;
 }
 
-bool spr_codec_is_dense(const spr_codec *codec) { return codec->selection == &spr_codec_none; }
+bool spr_codec_is_dense(const spr_codec *codec)
+{
+    return !codec->selection->selector && codec->vtype != SPR_V_CODED;
+}

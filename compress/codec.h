@@ -17,13 +17,19 @@
  *
  * Rounding never makes an infinity: a finite value beyond the largest finite fp16 or bf16 is sent
  * as that one, and the rest stays in the residual. NaN and Inf are sent as they are, so that the
- * failure shows on all ranks at once, and leave 0 in the residual. With topk:feedback=off what is
- * not sent is lost, and so is a dropped step.
+ * failure shows on all ranks at once, and leave 0 in the residual (with "random": once they are
+ * selected). With feedback=off what is not sent is lost, and so is a dropped step.
  *
- * Memory: the residual, and as workspace topk: 16 bytes (24 with a rounding) per entry sent, plus
- * 2 k + n / 8 bytes and at most 0.5 MB; none: 8 bytes per element. What is sent is kept twice: of
- * the step that was committed last and of the one that runs. Nothing is allocated after
- * spr_codec_create().
+ * Coded values (compress/coding.h) are sent as they are before that; what others make of them is
+ * taken from the residual: at once (lists), or by the commit (none). A retry in another place,
+ * after the loss of a rank, rounds anew. Without a selection, a coder that rounds at random (qsgd,
+ * terngrad, natural, int8:rounding=stochastic) works as in its paper, without a residual.
+ *
+ * Memory: the residual, with momentum a velocity, and as workspace lists: 16 bytes (24 with a
+ * rounding, 8 more with momentum) per entry that may be sent, plus what its selector needs (topk:
+ * 2 k + n / 8 bytes and at most 0.5 MB); none: 8 bytes per element; coded values: n / 16 bytes and
+ * at most 0.8 MB. What is sent is kept twice: of the step that was committed last and of the one
+ * that runs. Nothing is allocated after spr_codec_create().
  */
 #ifndef SPR_COMPRESS_CODEC_H
 #define SPR_COMPRESS_CODEC_H
@@ -37,19 +43,41 @@
 #include "base/list.h"
 #include "compress/chunk.h"
 
-/* What a step sends. Owned by the codec; valid until commit or abort. */
-struct spr_codec_step {
-    bool dense;            /* no selection: send the whole vector (codec "none", "fp16", "bf16") */
-    const float *vector;   /* dense: `elements` values (already rounded to vtype) */
-    const uint32_t *index; /* sparse: count sorted indices */
-    const float *value;    /* sparse: count values, already rounded to vtype */
-    size_t count;
-    enum spr_vtype vtype; /* values fit this type without loss */
+/* What a codec string stands for. */
+struct spr_codec_kind {
+    bool dense;     /* whole vectors, no selection */
+    bool coded;     /* SPR_V_CODED */
+    bool conserves; /* residual' = residual + gradient - sent */
+};
+/* INVALID, as spr_codec_create(). */
+spr_status spr_codec_kind_of(const char *spec, struct spr_codec_kind *kind,
+                             struct spr_error *error);
+
+/* Whose step it is: coded values depend on it, and nothing else. */
+struct spr_codec_place {
+    struct spr_blocks blocks; /* of the vector's elements */
+    uint32_t rank;
 };
 
-/* Does the codec send whole vectors (step.dense)? */
+/* What a step sends. Owned by the codec; valid until commit or abort. */
+struct spr_codec_step {
+    bool dense;            /* no selection: the whole vector is sent */
+    const float *vector;   /* dense: `elements` values */
+    const uint32_t *index; /* count sorted indices */
+    const float *value;    /* count values */
+    size_t count;
+    enum spr_vtype vtype;     /* values fit this type without loss; or they are */
+    struct spr_coding coding; /* ... coded so, without scratch */
+};
+
+/* Does it send whole vectors, with values of one of the types that dense collectives sum? */
 bool spr_codec_is_dense(const spr_codec *codec);
+spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
+                              const struct spr_codec_place *place, struct spr_codec_step *step);
+/* As one rank alone. */
 spr_status spr_codec_begin(spr_codec *codec, const float *gradient, struct spr_codec_step *step);
+/* What others make of the step that runs, in the order of `vector` or `value`. */
+void spr_codec_sent(const spr_codec *codec, const struct spr_codec_step *step, float *sent);
 void spr_codec_commit(spr_codec *codec);
 void spr_codec_abort(spr_codec *codec);
 void spr_codec_revoke(spr_codec *codec);
@@ -66,7 +94,7 @@ struct spr_codec_keeper *spr_codec_keeper(spr_codec *codec);
 spr_codec *spr_codec_of_keeper(struct spr_list *node);
 /* Hash of everything that must be equal on all ranks: spec and layout. */
 uint64_t spr_codec_hash(const spr_codec *codec);
-/* The canonical string, e.g. "topk:ratio=0.01,feedback=on+fp16". */
+/* The canonical string, e.g. "topk:ratio=0.01,count=0+fp16". */
 const char *spr_codec_spec(const spr_codec *codec);
 /* `sparring-perf --codec help`: every codec with its options. */
 void spr_codec_help(FILE *out);

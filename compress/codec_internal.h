@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * What the codecs share. A codec string is a selection ("topk", "none") and a rounding ("fp16",
- * ...). Each is one const struct; the tables of all of them are in codec_parse.c. A new one is a
- * new file and one line there.
+ * What the codecs share. A codec string is a selection ("topk", "none") and a value coder ("fp16",
+ * "int8", ...). Each is one const struct; the table of selections is in codec_selections.c, that of
+ * value coders in compress/values/values.c. A new one is a new file and one line there.
  */
 #ifndef SPR_COMPRESS_CODEC_INTERNAL_H
 #define SPR_COMPRESS_CODEC_INTERNAL_H
@@ -14,19 +14,18 @@
 
 #include "base/opt.h"
 #include "compress/codec.h"
+#include "compress/select/select.h"
 
-#define SPR_CODEC_OPTION_BYTES 64
-#define SPR_CODEC_SPEC_BYTES 256
+/* Fields of the selector's options, then struct spr_feedback_options. */
+#define SPR_CODEC_OPTION_BYTES (2 * SPR_SELECT_OPTION_BYTES)
+#define SPR_CODEC_OPTIONS_MAX 16 /* rows */
+#define SPR_CODEC_SPEC_BYTES 512
 
-/* Which elements a step sends. All slots are filled. */
-struct spr_codec_selection {
-    const char *name;
-    const char *doc;               /* one sentence, no trailing dot */
-    const struct spr_opt *options; /* fields of spr_codec.options; no strings */
-    size_t option_count;
-    size_t option_bytes; /* at most SPR_CODEC_OPTION_BYTES */
+/* What the steps of a codec do. All slots are filled. */
+struct spr_codec_steps {
     /* Bytes of codec->workspace; called when all other fields are set. */
     size_t (*workspace)(const spr_codec *codec);
+    bool (*conserves)(const spr_codec *codec); /* residual' = residual + gradient - sent */
     /* Once, with the workspace zeroed. */
     void (*init)(spr_codec *codec);
     /* One step, see compress/codec.h; what is sent is kept in slot codec->slot. Begin a new one;
@@ -39,16 +38,23 @@ struct spr_codec_selection {
     void (*revoke)(spr_codec *codec);
 };
 
-/* What values become on the wire. */
-struct spr_codec_rounding {
+/* Which elements a step sends. */
+struct spr_codec_selection {
     const char *name;
-    const char *doc;
-    enum spr_vtype vtype;
-    bool lossless;
-    /* out[i] = in[i] rounded to vtype and widened again; a finite value stays finite: beyond the
-     * largest finite one it becomes that, so that the rest stays in the residual. out may be in. */
-    void (*round)(const float *in, float *out, size_t n);
+    const char *doc;                     /* one sentence, no trailing dot; NULL: the selector's */
+    const char *paper;                   /* NULL: the selector's, if there is one */
+    const struct spr_selector *selector; /* NULL: all of them */
+    const struct spr_value_coder *coder; /* unless the string names one; NULL: none */
+    const char *ratio, *feedback;        /* defaults of these options; NULL: as in their tables */
+    const struct spr_codec_steps *steps;
 };
+/* NULL-terminated by name. */
+extern const struct spr_codec_selection spr_codec_selections[];
+const char *spr_codec_selection_doc(const struct spr_codec_selection *s);
+const char *spr_codec_selection_paper(const struct spr_codec_selection *s); /* or NULL */
+/* The options: fields of spr_codec.options; no strings. Returns their number. */
+size_t spr_codec_selection_options(const struct spr_codec_selection *s,
+                                   struct spr_opt options[SPR_CODEC_OPTIONS_MAX]);
 
 enum spr_codec_phase {
     SPR_CODEC_IDLE,
@@ -64,18 +70,32 @@ struct spr_codec_parameter {
 
 struct spr_codec {
     const struct spr_codec_selection *selection;
-    const struct spr_codec_rounding *rounding;
-    _Alignas(16) unsigned char options[SPR_CODEC_OPTION_BYTES]; /* fields of selection->options */
-    char spec[SPR_CODEC_SPEC_BYTES];                            /* canonical */
-    uint64_t hash;                                              /* of spec and layout */
+    const struct spr_value_coder *coder;
+    enum spr_vtype vtype;
+    unsigned traits;                                            /* of the coder, SPR_VALUES_... */
+    _Alignas(16) unsigned char options[SPR_CODEC_OPTION_BYTES]; /* of the selection */
+    _Alignas(16) unsigned char coder_options[SPR_VALUE_OPTION_BYTES]; /* ... coder->options */
+    char spec[SPR_CODEC_SPEC_BYTES];                                  /* canonical */
+    uint64_t hash;                                                    /* of spec and layout */
     enum spr_codec_phase phase;
     struct spr_codec_parameter *parameters; /* ascending by id */
     size_t parameter_count;
     size_t elements;
     float *residual;    /* pages */
     bool residual_zero; /* all of it is +0 */
-    void *workspace;    /* pages; layout is the selection's own */
+    float *velocity;    /* pages; NULL: the codec has none */
+    struct spr_select_state select;
+    void *workspace; /* pages; layout is the selection's own */
     size_t workspace_bytes;
+    struct spr_coding coding; /* coded values: scratch */
+    uint32_t *offsets;        /* ... first entry of each block of a list */
+    void *scratch;            /* pages: all of that */
+    size_t scratch_bytes;
+    uint64_t steps; /* begun so far; a retry is none */
+    struct {
+        struct spr_codec_place place;
+        uint64_t step, seed;
+    } sent_as[2];  /* by slot */
     int slot;      /* 0 or 1: of the step that was begun last, or is to be retried */
     int committed; /* of the step that was committed last; -1: none that could be revoked */
     bool beneath;  /* the step of `slot` was revoked when a later one was in the residual */
@@ -85,14 +105,56 @@ struct spr_codec {
 /* Parse into selection, rounding, options and spec. INVALID: text with the position in *error. */
 spr_status spr_codec_parse(const char *spec, spr_codec *codec, struct spr_error *error);
 
-/* What stays in the residual of an accumulated value of which `sent` was sent: nothing of NaN and
- * Inf, which are sent as they are, once, so that the failure shows. */
-static inline float spr_codec_rest(float accumulated, float sent)
+static inline const struct spr_feedback_options *spr_codec_feedback(const spr_codec *codec)
 {
-    return isfinite(accumulated) ? accumulated - sent : 0.0f;
+    return (const void *)(codec->options + SPR_SELECT_OPTION_BYTES);
 }
 
-extern const struct spr_codec_selection spr_codec_none, spr_codec_topk;
-extern const struct spr_codec_rounding spr_codec_fp32, spr_codec_fp16, spr_codec_bf16;
+/* The rule of error feedback, for the step that was begun last. gradient NULL: nothing is added. */
+static inline struct spr_feedback spr_codec_feedback_of(const spr_codec *codec,
+                                                        const float *gradient)
+{
+    struct spr_feedback f = {
+        .residual = codec->residual,
+        .velocity = codec->velocity,
+        .gradient = gradient,
+    };
+
+    spr_feedback_init(&f, spr_codec_feedback(codec),
+                      codec->sent_as[codec->slot].place.blocks.ranks);
+    return f;
+}
+
+static inline bool spr_codec_has_velocity(const spr_codec *codec)
+{
+    return spr_feedback_has_velocity((enum spr_feedback_rule)spr_codec_feedback(codec)->rule);
+}
+
+static inline bool spr_codec_is_lossless(const spr_codec *codec)
+{
+    return codec->traits & SPR_VALUES_LOSSLESS;
+}
+
+/* ---- codec_quantise.c ---- */
+
+/* Scratch for coded values; lets it be where there are none. NOMEM. */
+spr_status spr_codec_quantise_open(spr_codec *codec);
+/* What becomes of the n values of the step in `slot` on their way: index is the list's, NULL: of a
+ * dense vector of n elements. SET: out = that; ADD: out += it; TAKE: out, from which they came, is
+ * left with the rest. out may be exact. */
+void spr_codec_quantise(const spr_codec *codec, int slot, const uint32_t *index, const float *exact,
+                        size_t n, enum spr_decode how, float *out);
+
+/* What stays in the residual of an accumulated value of which `sent` was sent: nothing of NaN and
+ * Inf, which are sent as they are, once, so that the failure shows; all of a finite one that others
+ * in its group have made a NaN. */
+static inline float spr_codec_rest(float accumulated, float sent)
+{
+    if (!isfinite(accumulated))
+        return 0.0f;
+    return isnan(sent) ? accumulated : accumulated - sent;
+}
+
+extern const struct spr_codec_steps spr_codec_whole, spr_codec_select;
 
 #endif

@@ -1,8 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Selection "none": everything is sent. With a rounding the residual holds the accumulated values
- * until commit, and afterwards what rounding lost (error feedback for quantisers: Seide et al.
- * 2014, "1-bit stochastic gradient descent"). Without one it is zero, but after an abort.
+ * Selection "none": everything is sent. With a value coder the residual holds the accumulated
+ * values until commit, and afterwards what the coder lost (error feedback for quantisers: Seide et
+ * al. 2014, "1-bit stochastic gradient descent"). Without one it is zero, but after an abort.
+ *
+ * With feedback=momentum the velocity is what is sent, so that the coder sees a smoother vector and
+ * the optimizer does not amplify what it loses. A velocity is never cleared, and so needs no
+ * undoing: what an abort leaves in the residual has it in already.
+ *
+ * A coder that rounds at random has no error feedback, as in its paper: what it loses averages out,
+ * and as it may lose more than there is (qsgd with few levels, terngrad), that would come back ever
+ * larger. A dropped step is lost then.
  */
 #include "compress/codec_internal.h"
 
@@ -10,14 +18,26 @@
 
 #include "compress/kernels/kernels.h"
 
-/* Workspace: the vector that is sent, by slot. */
+/* Workspace: the vector of a step, by slot: coded values before they are coded, others after. */
 static size_t none_workspace(const spr_codec *codec) { return 2 * codec->elements * sizeof(float); }
 
 static void none_init(spr_codec *codec) { (void)codec; }
 
-static float *sent_by(const spr_codec *codec)
+static float *vector_of(const spr_codec *codec, int slot)
 {
-    return (float *)codec->workspace + (size_t)codec->slot * codec->elements;
+    return (float *)codec->workspace + (size_t)slot * codec->elements;
+}
+
+/* What the coder loses stays in the residual, and so does a step that is dropped. */
+static bool has_feedback(const spr_codec *codec)
+{
+    return spr_codec_feedback(codec)->rule != SPR_FEEDBACK_OFF &&
+           (spr_codec_is_lossless(codec) || !(codec->traits & SPR_VALUES_RANDOM));
+}
+
+static bool conserves(const spr_codec *codec)
+{
+    return has_feedback(codec) && spr_codec_feedback(codec)->rule == SPR_FEEDBACK_PLAIN;
 }
 
 static void clear_residual(spr_codec *codec)
@@ -27,79 +47,104 @@ static void clear_residual(spr_codec *codec)
     codec->residual_zero = true;
 }
 
-/* What was sent leaves the residual. */
-static void subtract(spr_codec *codec)
+/* What the step of the slot sends leaves the residual, or comes back. */
+static void settle(spr_codec *codec, enum spr_decode how)
 {
-    const float *sent = sent_by(codec);
+    const float *vector = vector_of(codec, codec->slot);
 
+    if (codec->vtype == SPR_V_CODED) {
+        spr_codec_quantise(codec, codec->slot, NULL, vector, codec->elements, how, codec->residual);
+        return;
+    }
     for (size_t i = 0; i < codec->elements; i++)
-        codec->residual[i] = spr_codec_rest(codec->residual[i], sent[i]);
+        codec->residual[i] = how == SPR_DECODE_TAKE ? spr_codec_rest(codec->residual[i], vector[i])
+                                                    : codec->residual[i] + vector[i];
 }
 
-static void send_it(const spr_codec *codec, struct spr_codec_step *step)
+/* The residual takes in the gradient. Copied when there is nothing to add to: 0 + -0 would lose a
+ * sign. */
+static void accumulate(spr_codec *codec, const float *gradient, float *sum)
 {
-    step->dense = true;
-    step->vector = sent_by(codec);
+    struct spr_feedback f = spr_codec_feedback_of(codec, gradient);
+    size_t bytes = codec->elements * sizeof(float);
+
+    if (codec->residual_zero && spr_feedback_is_sum(&f)) {
+        memcpy(sum, gradient, bytes);
+        return;
+    }
+    spr_feedback_absorb(&f, 0, codec->elements);
+    codec->residual_zero = false;
+    /* What is not finite would stay in the velocity for ever. */
+    for (size_t i = 0; f.velocity && i < codec->elements; i++)
+        if (!isfinite(codec->residual[i]))
+            f.velocity[i] = 0;
+    if (sum != codec->residual)
+        memcpy(sum, codec->residual, bytes);
 }
 
 static void none_begin(spr_codec *codec, const float *gradient, struct spr_codec_step *step)
 {
-    float *sent = sent_by(codec), *sum = codec->rounding->lossless ? sent : codec->residual;
-    size_t bytes = codec->elements * sizeof(float);
+    float *vector = vector_of(codec, codec->slot);
+    size_t n = codec->elements;
 
-    /* Copied when there is nothing to add to: 0 + -0 would lose a sign. */
-    if (codec->residual_zero) {
-        memcpy(sum, gradient, bytes);
-    } else {
-        spr_kernels()->accumulate(codec->residual, gradient, codec->elements);
-        if (sum != codec->residual)
-            memcpy(sum, codec->residual, bytes);
-    }
-    if (codec->rounding->lossless) {
+    if (!has_feedback(codec) && !codec->velocity) {
+        memcpy(vector, gradient, n * sizeof(float));
+    } else if (!has_feedback(codec) || spr_codec_is_lossless(codec)) {
+        accumulate(codec, gradient, vector);
         clear_residual(codec);
     } else {
+        accumulate(codec, gradient, codec->residual);
         codec->residual_zero = false;
-        codec->rounding->round(sum, sent, codec->elements);
+        if (codec->vtype == SPR_V_CODED)
+            memcpy(vector, codec->residual, n * sizeof(float));
+        else
+            spr_codec_quantise(codec, codec->slot, NULL, codec->residual, n, SPR_DECODE_SET,
+                               vector);
     }
-    send_it(codec, step);
+    step->dense = true;
+    step->vector = vector;
 }
 
 static void none_replay(spr_codec *codec, struct spr_codec_step *step)
 {
-    if (codec->rounding->lossless && codec->beneath)
-        subtract(codec);
-    else if (codec->rounding->lossless)
-        clear_residual(codec);
-    send_it(codec, step);
+    if (has_feedback(codec) && spr_codec_is_lossless(codec)) {
+        if (codec->beneath)
+            settle(codec, SPR_DECODE_TAKE);
+        else
+            clear_residual(codec);
+    }
+    step->dense = true;
+    step->vector = vector_of(codec, codec->slot);
 }
 
 static void none_commit(spr_codec *codec)
 {
-    if (!codec->rounding->lossless)
-        subtract(codec);
+    if (has_feedback(codec) && !spr_codec_is_lossless(codec))
+        settle(codec, SPR_DECODE_TAKE);
 }
 
-/* With a rounding this gives the accumulated values to the bit, but for what was clamped and is
- * larger than 2^29. */
+/* With fp16 and bf16 this gives the accumulated values to the bit, but for what was clamped and is
+ * larger than 2^29; with coded values, too, unless a later step is in the residual. */
 static void none_revoke(spr_codec *codec)
 {
-    if (codec->residual_zero)
-        memcpy(codec->residual, sent_by(codec), codec->elements * sizeof(float));
+    if (!has_feedback(codec))
+        return;
+    if (codec->vtype == SPR_V_CODED ? !codec->beneath : codec->residual_zero)
+        memcpy(codec->residual, vector_of(codec, codec->slot), codec->elements * sizeof(float));
     else
-        spr_kernels()->accumulate(codec->residual, sent_by(codec), codec->elements);
+        settle(codec, SPR_DECODE_ADD);
     codec->residual_zero = false;
 }
 
 static void none_abort(spr_codec *codec)
 {
-    if (codec->rounding->lossless)
+    if (spr_codec_is_lossless(codec))
         none_revoke(codec);
 }
 
-const struct spr_codec_selection spr_codec_none = {
-    .name = "none",
-    .doc = "every element, as a dense vector",
+const struct spr_codec_steps spr_codec_whole = {
     .workspace = none_workspace,
+    .conserves = conserves,
     .init = none_init,
     .begin = none_begin,
     .replay = none_replay,

@@ -6,8 +6,8 @@
  *   stage   = name [ ":" option *( "," option ) ]
  *   option  = name "=" value
  *
- * At most one selection, which comes first, and at most one rounding. Without a selection
- * everything is sent ("none"); without a rounding values are sent as they are ("fp32").
+ * At most one selection, which comes first, and at most one value coder. Without a selection
+ * everything is sent ("none"); without a value coder values are sent as they are ("fp32").
  */
 #include "compress/codec_internal.h"
 
@@ -16,22 +16,18 @@
 
 #include "base/util.h"
 
-/* The registry. */
-static const struct spr_codec_selection *const selections[] = {
-    &spr_codec_none,
-    &spr_codec_topk,
-};
-static const struct spr_codec_rounding *const roundings[] = {
-    &spr_codec_fp32,
-    &spr_codec_fp16,
-    &spr_codec_bf16,
+/* Names from the literature. */
+static const struct {
+    const char *name, *stage;
+} aliases[] = {
+    {"randomk", "random"},
 };
 
 struct parser {
     const char *spec;
     const char *at;
     spr_codec *codec;
-    bool have_selection, have_rounding;
+    bool have_selection, have_coder;
     struct spr_error *error;
 };
 
@@ -64,12 +60,14 @@ static bool token(struct parser *p, const char *stops, char *buf, size_t bytes)
 
 static spr_status fail_stage(const struct parser *p, const char *at, const char *name)
 {
-    char list[160] = "known are ";
+    char list[384] = "known are ";
 
-    for (size_t i = 0; i < SPR_ARRAY_LEN(selections); i++)
-        append(list, sizeof(list), selections[i]->name);
-    for (size_t i = 0; i < SPR_ARRAY_LEN(roundings); i++)
-        append(list, sizeof(list), roundings[i]->name);
+    for (const struct spr_codec_selection *s = spr_codec_selections; s->name; s++)
+        append(list, sizeof(list), s->name);
+    for (size_t i = 0; i < spr_value_coder_count; i++)
+        append(list, sizeof(list), spr_value_coders[i]->name);
+    for (size_t i = 0; i < SPR_ARRAY_LEN(aliases); i++)
+        append(list, sizeof(list), aliases[i].name);
     return fail(p, at, "unknown codec", name, list);
 }
 
@@ -86,7 +84,7 @@ static spr_status fail_option(const struct parser *p, const char *at, const char
 
 /* "name=value,..." after the colon of a stage. */
 static spr_status parse_options(struct parser *p, const char *stage, const struct spr_opt *table,
-                                size_t n)
+                                size_t n, void *fields)
 {
     uint64_t seen = 0;
 
@@ -108,7 +106,7 @@ static spr_status parse_options(struct parser *p, const char *stage, const struc
         start = p->at;
         if (!token(p, ",+", value, sizeof(value)))
             return fail(p, start, "value too long", value, opt->doc);
-        if (spr_opt_set(opt, p->codec->options, value, &why) != SPR_OK)
+        if (spr_opt_set(opt, fields, value, &why) != SPR_OK)
             return fail(p, start, "bad value", value, why.text);
         if (*p->at != ',')
             return SPR_OK;
@@ -116,74 +114,138 @@ static spr_status parse_options(struct parser *p, const char *stage, const struc
     }
 }
 
+static void set_coder(spr_codec *codec, const struct spr_value_coder *c)
+{
+    codec->coder = c;
+    spr_opt_defaults(c->options, c->option_count, codec->coder_options, NULL);
+}
+
+static size_t set_selection(spr_codec *codec, const struct spr_codec_selection *s,
+                            struct spr_opt options[SPR_CODEC_OPTIONS_MAX])
+{
+    size_t count = spr_codec_selection_options(s, options);
+
+    codec->selection = s;
+    spr_opt_defaults(options, count, codec->options, NULL);
+    set_coder(codec, s->coder ? s->coder : &spr_value_fp32);
+    return count;
+}
+
 static spr_status parse_selection(struct parser *p, const char *start,
                                   const struct spr_codec_selection *s)
 {
-    if (p->have_selection || p->have_rounding)
+    struct spr_opt options[SPR_CODEC_OPTIONS_MAX];
+
+    if (p->have_selection || p->have_coder)
         return fail(p, start, "misplaced", s->name,
                     "a codec has one selection, and it comes first");
     p->have_selection = true;
-    p->codec->selection = s;
+    size_t count = set_selection(p->codec, s, options);
     if (*p->at != ':')
         return SPR_OK;
     p->at++;
-    return parse_options(p, s->name, s->options, s->option_count);
+    return parse_options(p, s->name, options, count, p->codec->options);
 }
 
-static spr_status parse_rounding(struct parser *p, const char *start,
-                                 const struct spr_codec_rounding *r)
+static spr_status parse_coder(struct parser *p, const char *start, const struct spr_value_coder *c)
 {
-    if (p->have_rounding)
-        return fail(p, start, "misplaced", r->name, "a codec has one rounding");
-    p->have_rounding = true;
-    p->codec->rounding = r;
-    if (*p->at == ':')
-        return fail_option(p, p->at + 1, r->name, NULL, 0, p->at + 1);
-    return SPR_OK;
+    if (p->have_coder)
+        return fail(p, start, "misplaced", c->name, "a codec has one value coder");
+    p->have_coder = true;
+    set_coder(p->codec, c);
+    if (*p->at != ':')
+        return SPR_OK;
+    p->at++;
+    return parse_options(p, c->name, c->options, c->option_count, p->codec->coder_options);
 }
 
 static spr_status parse_stage(struct parser *p)
 {
-    const char *start = p->at;
+    const struct spr_value_coder *coder;
+    const char *start = p->at, *stage;
     char name[64];
 
     if (!token(p, ":+", name, sizeof(name)))
         return fail_stage(p, start, name);
-    for (size_t i = 0; i < SPR_ARRAY_LEN(selections); i++)
-        if (strcmp(selections[i]->name, name) == 0) {
-            spr_opt_defaults(selections[i]->options, selections[i]->option_count, p->codec->options,
-                             NULL);
-            return parse_selection(p, start, selections[i]);
-        }
-    for (size_t i = 0; i < SPR_ARRAY_LEN(roundings); i++)
-        if (strcmp(roundings[i]->name, name) == 0)
-            return parse_rounding(p, start, roundings[i]);
-    return fail_stage(p, start, name);
+    stage = name;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(aliases); i++)
+        if (strcmp(aliases[i].name, name) == 0)
+            stage = aliases[i].stage;
+    for (const struct spr_codec_selection *s = spr_codec_selections; s->name; s++)
+        if (strcmp(s->name, stage) == 0)
+            return parse_selection(p, start, s);
+    coder = spr_value_coder_find(stage);
+    return coder ? parse_coder(p, start, coder) : fail_stage(p, start, name);
 }
 
-/* The canonical string: all options, in the order of the table; nothing that is implied. */
+static bool is_default(const struct spr_opt *option, const void *fields)
+{
+    _Alignas(16) unsigned char other[SPR_CODEC_OPTION_BYTES] = {0};
+    char value[64], standard[64];
+
+    spr_opt_defaults(option, 1, other, NULL);
+    return strcmp(spr_opt_print(option, fields, value, sizeof(value)),
+                  spr_opt_print(option, other, standard, sizeof(standard))) == 0;
+}
+
+/* ":name=value,...": options in the order of the table; of those behind the first `always` only
+ * what is not the default. Returns the characters. */
+static size_t print_options(const struct spr_opt *options, size_t count, size_t always,
+                            const void *fields, char *out, size_t room)
+{
+    char value[64];
+    size_t n = 0;
+
+    for (size_t i = 0; i < count; i++)
+        if (i < always || !is_default(&options[i], fields))
+            n += (size_t)snprintf(out + n, room - n, "%c%s=%s", n ? ',' : ':', options[i].name,
+                                  spr_opt_print(&options[i], fields, value, sizeof(value)));
+    return n;
+}
+
+/* The canonical string: all options of selector and coder, and how feedback differs from the
+ * default; nothing that is implied. */
 static void print_spec(spr_codec *codec)
 {
     const struct spr_codec_selection *s = codec->selection;
-    bool bare = s == &spr_codec_none && !codec->rounding->lossless;
-    char *out = codec->spec, value[64];
-    size_t room = sizeof(codec->spec), n = 0;
+    bool lossless = spr_codec_is_lossless(codec);
+    struct spr_opt options[SPR_CODEC_OPTIONS_MAX];
+    size_t count = spr_codec_selection_options(s, options);
+    char *out = codec->spec;
+    size_t room = sizeof(codec->spec), name = strlen(s->name), n = name;
 
-    if (!bare)
-        n += (size_t)snprintf(out, room, "%s", s->name);
-    for (size_t i = 0; i < s->option_count; i++)
-        n += (size_t)snprintf(out + n, room - n, "%c%s=%s", i ? ',' : ':', s->options[i].name,
-                              spr_opt_print(&s->options[i], codec->options, value, sizeof(value)));
-    if (!codec->rounding->lossless)
-        snprintf(out + n, room - n, "%s%s", bare ? "" : "+", codec->rounding->name);
+    snprintf(out, room, "%s", s->name);
+    n += print_options(options, count, s->selector ? s->selector->option_count : 0, codec->options,
+                       out + n, room - n);
+    if (lossless)
+        return;
+    if (s == spr_codec_selections && n == name)
+        n = 0; /* "none" goes without saying */
+    n += (size_t)snprintf(out + n, room - n, "%s%s", n ? "+" : "", codec->coder->name);
+    print_options(codec->coder->options, codec->coder->option_count, codec->coder->option_count,
+                  codec->coder_options, out + n, room - n);
+}
+
+static enum spr_vtype vtype_of(const struct spr_value_coder *coder)
+{
+    static const struct spr_value_coder *const plain[SPR_V_COUNT] = {
+        [SPR_V_FP32] = &spr_value_fp32,
+        [SPR_V_FP16] = &spr_value_fp16,
+        [SPR_V_BF16] = &spr_value_bf16,
+    };
+
+    for (int v = 0; v < SPR_V_COUNT; v++)
+        if (plain[v] == coder)
+            return (enum spr_vtype)v;
+    return SPR_V_CODED;
 }
 
 spr_status spr_codec_parse(const char *spec, spr_codec *codec, struct spr_error *error)
 {
     struct parser p = {.spec = spec, .at = spec, .codec = codec, .error = error};
+    struct spr_opt options[SPR_CODEC_OPTIONS_MAX];
 
-    codec->selection = &spr_codec_none;
-    codec->rounding = &spr_codec_fp32;
+    set_selection(codec, &spr_codec_selections[0], options);
     for (;;) {
         spr_status status = parse_stage(&p);
         if (status != SPR_OK)
@@ -192,24 +254,53 @@ spr_status spr_codec_parse(const char *spec, spr_codec *codec, struct spr_error 
             break;
         p.at++; /* '+' */
     }
+    codec->vtype = vtype_of(codec->coder);
+    codec->traits = codec->coder->traits(codec->coder_options);
     print_spec(codec);
     return SPR_OK;
 }
 
+spr_status spr_codec_kind_of(const char *spec, struct spr_codec_kind *kind, struct spr_error *error)
+{
+    spr_codec codec = {0};
+    spr_status status = spr_codec_parse(spec, &codec, error);
+
+    if (status == SPR_OK)
+        *kind = (struct spr_codec_kind){.dense = !codec.selection->selector,
+                                        .coded = codec.vtype == SPR_V_CODED,
+                                        .conserves = codec.selection->steps->conserves(&codec)};
+    return status;
+}
+
+static void help_stage(FILE *out, const char *name, const char *doc, const struct spr_opt *options,
+                       size_t count)
+{
+    fprintf(out, "  %-10s %s\n", name, doc);
+    for (size_t o = 0; o < count; o++)
+        fprintf(out, "    %-10s %s [%s]\n", options[o].name, options[o].doc,
+                options[o].default_value);
+}
+
 void spr_codec_help(FILE *out)
 {
-    fputs("A codec is a selection and a rounding, joined by '+', e.g. topk:ratio=1%+fp16\n\n"
+    struct spr_opt options[SPR_CODEC_OPTIONS_MAX];
+
+    fputs("A codec is a selection and a value coder, joined by '+', e.g. topk:ratio=1%+int8\n\n"
           "Selections (name:option=value,...):\n",
           out);
-    for (size_t i = 0; i < SPR_ARRAY_LEN(selections); i++) {
-        const struct spr_codec_selection *s = selections[i];
-
-        fprintf(out, "  %-8s %s\n", s->name, s->doc);
-        for (size_t o = 0; o < s->option_count; o++)
-            fprintf(out, "    %-10s %s [%s]\n", s->options[o].name, s->options[o].doc,
-                    s->options[o].default_value);
+    for (const struct spr_codec_selection *s = spr_codec_selections; s->name; s++) {
+        spr_codec_selection_options(s, options);
+        help_stage(out, s->name, spr_codec_selection_doc(s), options,
+                   s->selector ? s->selector->option_count : 0);
     }
-    fputs("\nRoundings:\n", out);
-    for (size_t i = 0; i < SPR_ARRAY_LEN(roundings); i++)
-        fprintf(out, "  %-8s %s\n", roundings[i]->name, roundings[i]->doc);
+    help_stage(out, "...", "all of these, beside their own options; none and onebit: the first 3",
+               spr_feedback_table, SPR_FEEDBACK_OPTIONS);
+    fputs("\nValue coders:\n", out);
+    for (size_t i = 0; i < spr_value_coder_count; i++)
+        help_stage(out, spr_value_coders[i]->name, spr_value_coders[i]->doc,
+                   spr_value_coders[i]->options, spr_value_coders[i]->option_count);
+    fputs("\nOther names:", out);
+    for (size_t i = 0; i < SPR_ARRAY_LEN(aliases); i++)
+        fprintf(out, "%s %s = %s", i ? "," : "", aliases[i].name, aliases[i].stage);
+    fputs("\n", out);
 }

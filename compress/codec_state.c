@@ -6,15 +6,21 @@
  *   +-----------------+-----------------+-----------------------------------+
  *   | "SPRS"          | version         | bytes, all of it                  |
  *   +-----------------+-----------------+-----------------+-----------------+
- *   | parameters                        | CRC-32C         | 0               | 32
+ *   | parameters                        | steps begun                       |
  *   +-----------------------------------+-----------------+-----------------+
+ *   | CRC-32C         | vectors         | threshold       | age             | 48
+ *   +-----------------+-----------------+-----------------+-----------------+
  *   | id                                | elements                          | per parameter, ids
  *   +-----------------------------------+-----------------------------------+ ascending
  *   | residual, fp32, parameter after parameter
  *   +-----------------------------------
+ *   | velocity, likewise, if there are two vectors
+ *   +-----------------------------------
  *
- * The CRC covers the first 24 bytes and everything after byte 32. Parameters are ordered by id, so
- * the bytes do not depend on the layout.
+ * The CRC covers all but itself. The number of steps decides what the next ones draw; the threshold
+ * (magnitude bits) and its age are what the selector has learned. Parameters are ordered by id, so
+ * the bytes do not depend on the layout. A velocity that is not there is zero; one that the codec
+ * has no use for is ignored.
  */
 #include <stdint.h>
 #include <string.h>
@@ -24,28 +30,31 @@
 #include "compress/codec_internal.h"
 
 #define STATE_MAGIC 0x53525053u /* "SPRS" */
-#define STATE_VERSION 1u
+#define STATE_VERSION 3u
 
 struct state_header {
     uint32_t magic;
     uint32_t version;
     uint64_t bytes;
     uint64_t parameters;
+    uint64_t steps;
     uint32_t crc;
-    uint32_t zero;
+    uint32_t vectors;
+    uint32_t threshold_bits;
+    uint32_t age;
 };
 struct state_record {
     uint64_t id;
     uint64_t elements;
 };
-_Static_assert(sizeof(struct state_header) == 32, "state header layout");
+_Static_assert(sizeof(struct state_header) == 48, "state header layout");
 _Static_assert(sizeof(struct state_record) == 16, "state record layout");
 
 static uint32_t checksum(const char *data, size_t bytes)
 {
-    uint32_t crc = spr_crc32c(0, data, offsetof(struct state_header, crc));
+    size_t before = offsetof(struct state_header, crc), after = before + sizeof(uint32_t);
 
-    return spr_crc32c(crc, data + sizeof(struct state_header), bytes - sizeof(struct state_header));
+    return spr_crc32c(spr_crc32c(0, data, before), data + after, bytes - after);
 }
 
 static spr_status fail(spr_status status, const char *what)
@@ -59,7 +68,12 @@ spr_status spr_codec_save(const spr_codec *codec, void *buffer, size_t *bytes)
         .magic = STATE_MAGIC,
         .version = STATE_VERSION,
         .parameters = codec->parameter_count,
+        .steps = codec->steps,
+        .vectors = codec->velocity ? 2 : 1,
+        .threshold_bits = codec->select.threshold_bits,
+        .age = codec->select.age,
     };
+    const float *vector[2] = {codec->residual, codec->velocity};
     size_t capacity = *bytes;
     char *out = buffer;
 
@@ -67,7 +81,7 @@ spr_status spr_codec_save(const spr_codec *codec, void *buffer, size_t *bytes)
     if (codec->phase == SPR_CODEC_RUNNING)
         return fail(SPR_ERR_INVALID, "a request is running");
     h.bytes = sizeof(h) + codec->parameter_count * sizeof(struct state_record) +
-              codec->elements * sizeof(float);
+              h.vectors * codec->elements * sizeof(float);
     *bytes = (size_t)h.bytes;
     if (!buffer || capacity < h.bytes)
         return fail(SPR_ERR_TOO_SMALL, "the buffer is too small");
@@ -80,13 +94,14 @@ spr_status spr_codec_save(const spr_codec *codec, void *buffer, size_t *bytes)
         memcpy(out, &r, sizeof(r));
         out += sizeof(r);
     }
-    for (size_t i = 0; i < codec->parameter_count; i++) {
-        const struct spr_codec_parameter *p = &codec->parameters[i];
-        size_t n = (size_t)p->elements * sizeof(float);
+    for (uint32_t v = 0; v < h.vectors; v++)
+        for (size_t i = 0; i < codec->parameter_count; i++) {
+            const struct spr_codec_parameter *p = &codec->parameters[i];
+            size_t n = (size_t)p->elements * sizeof(float);
 
-        memcpy(out, codec->residual + p->offset, n);
-        out += n;
-    }
+            memcpy(out, vector[v] + p->offset, n);
+            out += n;
+        }
     h.crc = checksum(buffer, (size_t)h.bytes);
     memcpy((char *)buffer + offsetof(struct state_header, crc), &h.crc, sizeof(h.crc));
     return SPR_OK;
@@ -112,8 +127,12 @@ static spr_status check(const char *data, size_t bytes, struct state_header *h)
         return fail(SPR_ERR_UNSUPPORTED, "written by another version");
     if (h->bytes != bytes)
         return fail(SPR_ERR_CORRUPT, "its length differs from the one it names");
-    if (h->zero != 0 || h->crc != checksum(data, bytes))
+    if (h->crc != checksum(data, bytes))
         return fail(SPR_ERR_CORRUPT, "the checksum does not match");
+    if (h->vectors < 1 || h->vectors > 2)
+        return fail(SPR_ERR_CORRUPT, "neither one nor two vectors");
+    if (h->threshold_bits > INT32_MAX)
+        return fail(SPR_ERR_CORRUPT, "a negative threshold");
     uint64_t left = bytes - sizeof(*h), previous = 0;
     if (h->parameters > left / sizeof(struct state_record))
         return fail(SPR_ERR_CORRUPT, "more parameters than bytes");
@@ -123,19 +142,19 @@ static spr_status check(const char *data, size_t bytes, struct state_header *h)
 
         if (i > 0 && r.id <= previous)
             return fail(SPR_ERR_CORRUPT, "parameters are not in order");
-        if (r.elements > left / sizeof(float))
+        if (r.elements > left / sizeof(float) / h->vectors)
             return fail(SPR_ERR_CORRUPT, "more elements than bytes");
-        left -= r.elements * sizeof(float);
+        left -= h->vectors * r.elements * sizeof(float);
         previous = r.id;
     }
     return left == 0 ? SPR_OK : fail(SPR_ERR_CORRUPT, "bytes left over");
 }
 
-/* Walk both lists of parameters, which ascend by id. apply false: only compare the sizes. */
-static spr_status match(spr_codec *codec, const char *data, const struct state_header *h,
-                        bool apply)
+/* Walk both lists of parameters, which ascend by id. to: one vector from *values on, which moves to
+ * the next one; NULL: only compare the sizes. */
+static spr_status match(const spr_codec *codec, const char *data, const struct state_header *h,
+                        const char **values, float *to)
 {
-    const char *values = data + sizeof(*h) + h->parameters * sizeof(struct state_record);
     size_t own = 0;
 
     for (uint64_t i = 0; i < h->parameters; i++) {
@@ -147,17 +166,23 @@ static spr_status match(spr_codec *codec, const char *data, const struct state_h
         if (own < codec->parameter_count && codec->parameters[own].id == r.id) {
             if (codec->parameters[own].elements != r.elements)
                 return fail(SPR_ERR_MISMATCH, "a parameter has another size in this layout");
-            if (apply)
-                memcpy(codec->residual + codec->parameters[own].offset, values, n);
+            if (to)
+                memcpy(to + codec->parameters[own].offset, *values, n);
         }
-        values += n;
+        *values += n;
     }
     return SPR_OK;
+}
+
+static const char *vectors_of(const void *data, const struct state_header *h)
+{
+    return (const char *)data + sizeof(*h) + h->parameters * sizeof(struct state_record);
 }
 
 spr_status spr_codec_load(spr_codec *codec, const void *buffer, size_t bytes)
 {
     struct state_header h;
+    const char *values;
     spr_status status;
 
     spr_error_clear(spr_thread_error());
@@ -166,13 +191,22 @@ spr_status spr_codec_load(spr_codec *codec, const void *buffer, size_t bytes)
     if (!buffer)
         return fail(SPR_ERR_INVALID, "no buffer");
     status = check(buffer, bytes, &h);
-    if (status == SPR_OK)
-        status = match(codec, buffer, &h, false);
+    if (status == SPR_OK) {
+        values = vectors_of(buffer, &h);
+        status = match(codec, buffer, &h, &values, NULL);
+    }
     if (status != SPR_OK)
         return status;
+    values = vectors_of(buffer, &h);
     memset(codec->residual, 0, codec->elements * sizeof(float));
     codec->residual_zero = false;
-    match(codec, buffer, &h, true);
+    match(codec, buffer, &h, &values, codec->residual);
+    if (codec->velocity)
+        memset(codec->velocity, 0, codec->elements * sizeof(float));
+    if (codec->velocity && h.vectors == 2)
+        match(codec, buffer, &h, &values, codec->velocity);
+    codec->steps = h.steps;
+    codec->select = (struct spr_select_state){h.threshold_bits, h.age};
     codec->phase = SPR_CODEC_IDLE; /* the steps before belonged to the state that is gone */
     codec->committed = -1;
     return SPR_OK;

@@ -8,6 +8,7 @@
 
 #include "base/util.h"
 #include "compress/chunk.h"
+#include "compress/chunk_layout.h"
 #include "compress/kernels/kernels.h"
 
 #define BATCH 256 /* entries; a multiple of 64 */
@@ -16,19 +17,50 @@ struct visit {
     uint32_t window; /* absolute */
     uint32_t len;    /* positions in it */
     uint32_t at;     /* U16: entries done; BITMAP, DENSE: positions done */
+    /* Values that are there as fp32, in the chunk or, decoded, in scratch: from the entry on that
+     * is the first of the window. NULL: they are decoded in batches. */
+    const float *full;
+    size_t full_entry, full_end; /* of the chunk; of those that can be read */
     const uint16_t *pos;
     const float *val;
     uint16_t pos_buffer[BATCH + SPR_KERNEL_SLACK];
     float val_buffer[BATCH + SPR_KERNEL_SLACK];
 };
 
-static uint32_t visit_begin(struct spr_chunk *c, struct visit *v)
+/* Coded values of the window. */
+static void decode_window(struct spr_chunk *c, struct visit *v)
+{
+    const struct spr_coding *coding = c->coding;
+    uint32_t i = v->window - c->first_window, entries = spr_chunk_window_entries(c, i);
+
+    if (entries > 0)
+        coding->coder->decode(coding->options, c->next_image, entries, SPR_DECODE_SET,
+                              coding->values);
+    c->next_image += spr_chunk_image_bytes(c, i, entries);
+    v->full = coding->values;
+    v->full_end = c->next_entry + entries;
+}
+
+static void visit_begin(struct spr_chunk *c, struct visit *v)
 {
     assert(c->next_window < c->first_window + c->windows);
     v->window = c->next_window++;
     v->len = spr_blocks_window_len(c->blocks, c->owner, v->window);
     v->at = 0;
-    return v->window - c->first_window;
+    v->full = NULL;
+    v->full_entry = c->next_entry;
+    v->full_end = c->count;
+    if (c->vtype == SPR_V_FP32)
+        v->full = (const float *)c->values + c->next_entry;
+    else if (c->vtype == SPR_V_CODED)
+        decode_window(c, v);
+}
+
+/* The values that have not been visited, and how many can be read. */
+static const float *full_values(const struct spr_chunk *c, const struct visit *v, size_t *readable)
+{
+    *readable = v->full_end - c->next_entry;
+    return v->full + (c->next_entry - v->full_entry);
 }
 
 /* ---- Positions of the next batch, one function per format; 0 = the window is done ---- */
@@ -98,19 +130,15 @@ static const float *next_values(struct spr_chunk *c, struct visit *v, size_t n)
 {
     const struct spr_kernels *kernels = spr_kernels();
     const uint16_t *half = (const uint16_t *)c->values + c->next_entry;
-    const float *full = (const float *)c->values + c->next_entry;
+    size_t readable;
+    const float *full = v->full ? full_values(c, v, &readable) : v->val_buffer;
 
-    c->next_entry += n;
-    switch (c->vtype) {
-    case SPR_V_FP16:
+    if (c->vtype == SPR_V_FP16)
         kernels->fp16_decode(half, v->val_buffer, n);
-        return v->val_buffer;
-    case SPR_V_BF16:
+    else if (c->vtype == SPR_V_BF16)
         kernels->bf16_decode(half, v->val_buffer, n);
-        return v->val_buffer;
-    default:
-        return full;
-    }
+    c->next_entry += n;
+    return full;
 }
 
 static size_t visit_next(struct spr_chunk *c, struct visit *v)
@@ -131,10 +159,10 @@ static void add_bitmap(struct spr_chunk *c, struct visit *v, float *acc, uint64_
     const char *bits = (const char *)c->bitmap + c->next_word * 8;
 
     c->next_word += words;
-    if (c->vtype == SPR_V_FP32) {
-        const float *values = (const float *)c->values + c->next_entry;
-        c->next_entry +=
-            kernels->add_bits(acc, touched, bits, words, values, c->count - c->next_entry);
+    if (v->full) {
+        size_t readable;
+        const float *values = full_values(c, v, &readable);
+        c->next_entry += kernels->add_bits(acc, touched, bits, words, values, readable);
         return;
     }
     for (size_t w = 0; w < words; w += BATCH / 64, bits += BATCH / 8) {
@@ -221,18 +249,31 @@ static uint32_t clear_block(const struct window_map *map, float *dense, uint32_t
     return n;
 }
 
-static void fill_bitmap(struct spr_chunk *c, const struct window_map *map, uint32_t len,
+static void fill_bitmap(struct spr_chunk *c, const struct visit *v, const struct window_map *map,
                         float *dense)
 {
     const struct spr_kernels *kernels = spr_kernels();
 
-    for (uint32_t at = 0, n; at < len; at += n) {
-        float *out = block_at(map, dense, at, len, &n);
+    for (uint32_t at = 0, n; at < v->len; at += n) {
+        float *out = block_at(map, dense, at, v->len, &n);
+        size_t readable;
+        const float *values = full_values(c, v, &readable);
 
-        c->next_entry += kernels->expand((const char *)c->bitmap + c->next_word * 8, n,
-                                         (const float *)c->values + c->next_entry,
-                                         c->count - c->next_entry, out);
+        c->next_entry +=
+            kernels->expand((const char *)c->bitmap + c->next_word * 8, n, values, readable, out);
         c->next_word += spr_div_ceil(n, 64);
+    }
+}
+
+static void fill_dense(struct spr_chunk *c, const struct visit *v, const struct window_map *map,
+                       float *dense)
+{
+    for (uint32_t at = 0, n; at < v->len; at += n) {
+        float *out = block_at(map, dense, at, v->len, &n);
+        size_t readable;
+
+        memcpy(out, full_values(c, v, &readable), n * sizeof(*out));
+        c->next_entry += n;
     }
 }
 
@@ -244,8 +285,12 @@ void spr_chunk_fill(struct spr_chunk *c, float *dense)
     visit_begin(c, &v);
     struct window_map map = map_of(c, v.window);
     /* Blocks of whole words. */
-    if (c->format == SPR_CHUNK_BITMAP && c->vtype == SPR_V_FP32 && map.log2 >= 6) {
-        fill_bitmap(c, &map, v.len, dense);
+    if (c->format == SPR_CHUNK_BITMAP && v.full && map.log2 >= 6) {
+        fill_bitmap(c, &v, &map, dense);
+        return;
+    }
+    if (c->format == SPR_CHUNK_DENSE && v.full) {
+        fill_dense(c, &v, &map, dense);
         return;
     }
     /* Each block is cleared just before it is written. */

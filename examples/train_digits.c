@@ -4,8 +4,8 @@
  *
  * Every rank computes the gradient of its own images; the ranks average it, either exactly
  * (spr_allreduce) or compressed with error feedback (spr_compressed_allreduce); then every rank
- * makes the same step of momentum SGD. Weights start equal and stay equal to the bit, which is
- * checked.
+ * makes the same step of momentum SGD; of plain SGD where the codec has the momentum (dgc, onebit).
+ * Weights start equal and stay equal to the bit, which is checked.
  */
 #include "digits.h"
 #include "digits_net.h"
@@ -133,6 +133,16 @@ static spr_status make_codec(const trainer *t, const char *method, spr_codec **c
     return spr_codec_create(method, t->net.layout, NET_PARAMETERS, codec);
 }
 
+/* What remains for the optimizer: momentum correction is momentum already. */
+static double momentum_with(const trainer *t, const char *method)
+{
+    bool preset = strncmp(method, "dgc", 3) == 0 || strncmp(method, "onebit", 6) == 0;
+    bool corrected = (preset && !strstr(method, "feedback=")) ||
+                     strstr(method, "feedback=momentum") || strstr(method, "feedback=nesterov");
+
+    return corrected ? 0 : t->options->momentum;
+}
+
 /* A wrong codec string is wrong usage: it ends the job now, not after the first training. */
 static void check_methods(const trainer *t)
 {
@@ -190,10 +200,9 @@ static double learning_rate(const digits_options *o, uint64_t step)
     return o->rate * fmin(up, down);
 }
 
-static void update(trainer *t, uint64_t step)
+static void update(trainer *t, uint64_t step, float momentum)
 {
     float rate = (float)learning_rate(t->options, step);
-    float momentum = (float)t->options->momentum;
 
     for (size_t i = 0; i < t->net.elements; i++) {
         t->velocity[i] = momentum * t->velocity[i] + t->gradient[i];
@@ -239,7 +248,8 @@ static void dump_gradient(const trainer *t, uint64_t step)
 }
 
 /* One step; adds its loss, times and bytes to *sum. */
-static void train_step(trainer *t, spr_codec *codec, uint64_t step, bool dump, digits_result *sum)
+static void train_step(trainer *t, spr_codec *codec, float momentum, uint64_t step, bool dump,
+                       digits_result *sum)
 {
     const uint32_t *batch = next_batch(t);
 
@@ -257,7 +267,7 @@ static void train_step(trainer *t, spr_codec *codec, uint64_t step, bool dump, d
     spr_stats after = statistics(t);
 
     double update_start = now_ms();
-    update(t, step);
+    update(t, step, momentum);
     double end = now_ms();
 
     double compress = (double)(compress_ns(&after) - compress_ns(&before)) * 1e-6;
@@ -310,6 +320,7 @@ static digits_result train_by(trainer *t, const char *method, bool dump)
 {
     const digits_options *o = t->options;
     digits_result whole = {0};
+    float momentum = (float)momentum_with(t, method);
     spr_codec *codec;
     uint64_t step = 0;
 
@@ -319,7 +330,7 @@ static digits_result train_by(trainer *t, const char *method, bool dump)
     for (uint64_t epoch = 1; epoch <= o->epochs; epoch++) {
         digits_result sum = {0};
         for (uint64_t i = 0; i < o->steps_per_epoch; i++, step++)
-            train_step(t, codec, step, dump && digits_options_dumps(o, step), &sum);
+            train_step(t, codec, momentum, step, dump && digits_options_dumps(o, step), &sum);
         digits_result mean = finish_epoch(t, sum, o->steps_per_epoch);
         if (t->rank == 0)
             digits_report_epoch(method, epoch, &mean);

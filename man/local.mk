@@ -2,6 +2,7 @@
 # A page: one line here.
 
 dist_man_MANS += \
+	man/sparring-codec.1 \
 	man/sparring-info.1 \
 	man/sparring-perf.1 \
 	man/sparring-run.1 \
@@ -42,6 +43,7 @@ dist_readme_DATA = README.md
 docsdir = $(docdir)/docs
 dist_docs_DATA = \
 	docs/benchmarks.md \
+	docs/codecs.md \
 	docs/failures.md \
 	docs/how-a-gradient-travels.md \
 	docs/testing.md \

@@ -21,14 +21,28 @@ test_programs = \
 	tests/unit/test_compress_chunk \
 	tests/unit/test_compress_codec \
 	tests/unit/test_compress_kernels \
+	tests/unit/test_compress_coded \
 	tests/unit/test_compress_revoke \
+	tests/unit/test_compress_selections \
 	tests/unit/test_compress_state \
 	tests/unit/test_compress_topk \
 	tests/unit/test_channel \
 	tests/unit/test_frame \
+	tests/unit/test_indices \
+	tests/unit/test_indices_golden \
+	tests/unit/test_indices_refused \
+	tests/unit/test_indices_zstd \
+	tests/unit/test_lowrank \
+	tests/unit/test_lowrank_kernels \
+	tests/unit/test_lowrank_state \
 	tests/unit/test_memory \
 	tests/unit/test_reduce \
-	tests/unit/test_transport_self
+	tests/unit/test_select \
+	tests/unit/test_select_feedback \
+	tests/unit/test_select_kinds \
+	tests/unit/test_transport_self \
+	tests/unit/test_values \
+	tests/unit/test_values_meaning
 test_scripts =
 
 # Files that several tests share.
@@ -68,8 +82,9 @@ test_programs += tests/multi/test_transport_uring
 tests_multi_test_transport_uring_SOURCES = tests/multi/test_transport_uring.c $(tcp_nodes)
 endif
 
-# Data that several tests of compress/ are run on.
-EXTRA_DIST += tests/unit/codec_steps.h tests/unit/compress_data.h
+# What several tests of compress/ share; their data are those of sparring-codec.
+EXTRA_DIST += tests/golden/bits_per_index.csv tests/unit/codec_steps.h tests/unit/index_lists.h tests/unit/index_reader.h \
+	tests/unit/lowrank_world.h tests/unit/select_call.h tests/unit/value_cases.h
 
 # Over simulated links.
 test_programs += tests/sim/test_collectives
@@ -229,7 +244,7 @@ tests_cli_test_sparring_vm_LDADD = $(CMOCKA_LIBS)
 test_programs += tests/cli/test_sparring_trace
 test_programs += tests/cli/test_sparring_perf
 tests_cli_test_sparring_perf_LDADD = $(CMOCKA_LIBS)
-test_scripts += tests/cli/test_compare.sh
+test_scripts += tests/cli/test_compare.sh tests/cli/test_sparring_codec.sh
 
 # Only by `make check-vm`: VM_TESTS in a virtual machine that has soft-RoCE, one after the other in one boot; VM_HOST_TESTS here,
 # they boot guests themselves. vm_programs are built for that; VM_TESTS can also name programs of test_programs.

@@ -80,6 +80,8 @@ tools_sparring_trace_SOURCES = tools/trace/main.c
 bin_PROGRAMS += tools/sparring-run
 tools_sparring_run_LDADD = tools/libspr-trace.la base/libspr-base.la $(spr_system_libs)
 tools_sparring_run_SOURCES = \
+	tools/option_rows.c \
+	tools/option_rows.h \
 	tools/run/emulate.c \
 	tools/run/emulate.h \
 	tools/run/end.c \
@@ -113,6 +115,8 @@ tools_sparring_guardian_SOURCES = tools/guardian/main.c
 bin_PROGRAMS += tools/sparring-perf
 tools_sparring_perf_LDADD = $(spr_static_libs) $(JANSSON_LIBS)
 tools_sparring_perf_SOURCES = \
+	tools/option_rows.c \
+	tools/option_rows.h \
 	tools/perf/compressed.c \
 	tools/perf/data.c \
 	tools/perf/data.h \
@@ -167,3 +171,49 @@ tools_sparring_info_SOURCES = \
 	tools/info/report.h \
 	tools/info/system.c \
 	tools/info/text.c
+
+# It measures what is hidden in the shared library.
+bin_PROGRAMS += tools/sparring-codec
+tools_sparring_codec_LDADD = $(spr_static_libs) $(JANSSON_LIBS)
+tools_sparring_codec_SOURCES = \
+	tools/option_rows.c \
+	tools/option_rows.h \
+	tools/codec/advice.c \
+	tools/codec/advice.h \
+	tools/codec/bench.c \
+	tools/codec/commands.h \
+	tools/codec/compare.c \
+	tools/codec/data.h \
+	tools/codec/file.c \
+	tools/codec/file.h \
+	tools/codec/goals.c \
+	tools/codec/goals.h \
+	tools/codec/json.c \
+	tools/codec/json.h \
+	tools/codec/list.c \
+	tools/codec/main.c \
+	tools/codec/measure.c \
+	tools/codec/measure.h \
+	tools/codec/op_codec.c \
+	tools/codec/op_hybrid.c \
+	tools/codec/op_index.c \
+	tools/codec/op_merge.c \
+	tools/codec/op_reference.c \
+	tools/codec/op_select.c \
+	tools/codec/op_value.c \
+	tools/codec/operations.c \
+	tools/codec/operations.h \
+	tools/codec/options.c \
+	tools/codec/options.h \
+	tools/codec/pool.c \
+	tools/codec/pool.h \
+	tools/codec/quality.c \
+	tools/codec/quality.h \
+	tools/codec/report.c \
+	tools/codec/report.h \
+	tools/codec/subject.c \
+	tools/codec/subject.h \
+	tools/codec/svg.c \
+	tools/codec/try.c \
+	tools/codec/wire.c \
+	tools/codec/wire.h

@@ -46,9 +46,8 @@ struct spr_kernels {
     /* The same on r[i] + g[i], which is stored to r[i], or zero where it was emitted. */
     size_t (*feedback)(float *r, const float *g, size_t n, uint32_t lo, uint32_t base, _Bool dense,
                        uint32_t *index, float *value);
-    /* counts[j] += number of magnitudes >= t[j]. */
-    void (*count)(const float *x, size_t n, const uint32_t t[SPR_COUNT_THRESHOLDS],
-                  uint64_t counts[SPR_COUNT_THRESHOLDS]);
+    /* counts[j] += number of magnitudes >= t[j], for m <= SPR_COUNT_THRESHOLDS thresholds. */
+    void (*count)(const float *x, size_t n, const uint32_t *t, size_t m, uint64_t *counts);
     /* Write the magnitudes below hi to `below` (room for n plus slack); returns how many. */
     size_t (*split)(const float *value, size_t n, uint32_t hi, uint32_t *below);
     /* Keep entries with a magnitude > t, and the first *quota with magnitude == t; returns how
@@ -99,8 +98,7 @@ size_t spr_scalar_select(const float *x, size_t n, uint32_t lo, uint32_t base, _
                          uint32_t *index, float *value);
 size_t spr_scalar_feedback(float *r, const float *g, size_t n, uint32_t lo, uint32_t base,
                            _Bool dense, uint32_t *index, float *value);
-void spr_scalar_count(const float *x, size_t n, const uint32_t t[SPR_COUNT_THRESHOLDS],
-                      uint64_t counts[SPR_COUNT_THRESHOLDS]);
+void spr_scalar_count(const float *x, size_t n, const uint32_t *t, size_t m, uint64_t *counts);
 size_t spr_scalar_split(const float *value, size_t n, uint32_t hi, uint32_t *below);
 size_t spr_scalar_filter(const uint32_t *index, const float *value, size_t n, uint32_t t,
                          size_t *quota, uint32_t *index_out, float *value_out, float *back);
@@ -134,8 +132,7 @@ size_t spr_avx2_select(const float *x, size_t n, uint32_t lo, uint32_t base, _Bo
                        uint32_t *index, float *value);
 size_t spr_avx2_feedback(float *r, const float *g, size_t n, uint32_t lo, uint32_t base,
                          _Bool dense, uint32_t *index, float *value);
-void spr_avx2_count(const float *x, size_t n, const uint32_t t[SPR_COUNT_THRESHOLDS],
-                    uint64_t counts[SPR_COUNT_THRESHOLDS]);
+void spr_avx2_count(const float *x, size_t n, const uint32_t *t, size_t m, uint64_t *counts);
 size_t spr_avx2_split(const float *value, size_t n, uint32_t hi, uint32_t *below);
 size_t spr_avx2_filter(const uint32_t *index, const float *value, size_t n, uint32_t t,
                        size_t *quota, uint32_t *index_out, float *value_out, float *back);

@@ -147,36 +147,58 @@ void spr_avx2_accumulate(float *r, const float *g, size_t n)
 {
     size_t i = 0;
 
-    for (; i + 8 <= n; i += 8)
+    for (; i + 16 <= n; i += 16) {
+        fetch(r + i);
+        fetch(g + i);
         spr_store8(r + i, add8(r + i, g + i));
+        spr_store8(r + i + 8, add8(r + i + 8, g + i + 8));
+    }
     spr_scalar_accumulate(r + i, g + i, n - i);
 }
 
-void spr_avx2_count(const float *x, size_t n, const uint32_t t[SPR_COUNT_THRESHOLDS],
-                    uint64_t counts[SPR_COUNT_THRESHOLDS])
+/* m thresholds, a constant where this is called. */
+static inline __attribute__((always_inline)) void
+count_against(const float *x, size_t n, const uint32_t *t, size_t m, uint64_t *counts)
 {
     __m256i low[SPR_COUNT_THRESHOLDS], sum[SPR_COUNT_THRESHOLDS];
-    size_t i = 0;
 
-    for (size_t j = 0; j < SPR_COUNT_THRESHOLDS; j++) {
+    for (size_t j = 0; j < m; j++) {
         low[j] = spr_at_least8(t[j]);
         sum[j] = _mm256_setzero_si256();
     }
     /* A lane counts to at most n / 8 <= 2^29. */
-    for (; i + 8 <= n; i += 8) {
+    for (size_t i = 0; i < n; i += 8) {
+        fetch(x + i);
         __m256i mag = spr_magnitude8(spr_load8(x + i));
 
-        for (size_t j = 0; j < SPR_COUNT_THRESHOLDS; j++)
+        for (size_t j = 0; j < m; j++)
             sum[j] = _mm256_sub_epi32(sum[j], _mm256_cmpgt_epi32(mag, low[j]));
     }
-    for (size_t j = 0; j < SPR_COUNT_THRESHOLDS; j++) {
+    for (size_t j = 0; j < m; j++) {
         uint32_t lanes[8];
 
         spr_store8(lanes, sum[j]);
         for (size_t l = 0; l < 8; l++)
             counts[j] += lanes[l];
     }
-    spr_scalar_count(x + i, n - i, t, counts);
+}
+
+void spr_avx2_count(const float *x, size_t n, const uint32_t *t, size_t m, uint64_t *counts)
+{
+    size_t done = n & ~(size_t)7;
+    uint32_t padded[SPR_COUNT_THRESHOLDS] = {0};
+    uint64_t sums[SPR_COUNT_THRESHOLDS] = {0};
+
+    memcpy(padded, t, m * sizeof(*t));
+    if (m <= 2)
+        count_against(x, done, padded, 2, sums);
+    else if (m <= 4)
+        count_against(x, done, padded, 4, sums);
+    else
+        count_against(x, done, padded, SPR_COUNT_THRESHOLDS, sums);
+    for (size_t j = 0; j < m; j++)
+        counts[j] += sums[j];
+    spr_scalar_count(x + done, n - done, t, m, counts);
 }
 
 size_t spr_avx2_split(const float *value, size_t n, uint32_t hi, uint32_t *below)

@@ -39,11 +39,10 @@ size_t spr_scalar_feedback(float *r, const float *g, size_t n, uint32_t lo, uint
     return m;
 }
 
-void spr_scalar_count(const float *x, size_t n, const uint32_t t[SPR_COUNT_THRESHOLDS],
-                      uint64_t counts[SPR_COUNT_THRESHOLDS])
+void spr_scalar_count(const float *x, size_t n, const uint32_t *t, size_t m, uint64_t *counts)
 {
     for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < SPR_COUNT_THRESHOLDS; j++)
+        for (size_t j = 0; j < m; j++)
             counts[j] += spr_magnitude(x[i]) >= t[j];
 }
 

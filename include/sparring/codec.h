@@ -26,10 +26,11 @@ typedef struct spr_layout {
 /*
  * Create a codec from a string such as "topk:ratio=1%+fp16" (`sparring-perf --codec help` lists
  * all) for vectors with the given layout: parameters in ascending order of offset that cover all
- * elements without gaps. Memory: one float of residual per element plus workspace (top-k: 8 % of
- * that at a ratio of 1 %, 48 % at 10 %; with fp16 or bf16 10 % and 68 %; dense codecs: two more
- * floats per element). The codec belongs to one thread at a time and to at most one running
- * request. Errors: INVALID (spr_last_error(NULL) names the position in the string), NOMEM.
+ * elements without gaps. Memory: one float of residual per element, with momentum correction (dgc)
+ * one of velocity, plus workspace (top-k: 8 % of the residual at a ratio of 1 %, 48 % at 10 %; with
+ * a value coder 10 % and 68 %; dense codecs: two more floats per element). The codec belongs to one
+ * thread at a time and to at most one running request. Errors: INVALID (spr_last_error(NULL) names
+ * the position in the string), NOMEM.
  */
 spr_status spr_codec_create(const char *spec, const spr_layout *layout, size_t parameters,
                             spr_codec **codec);
@@ -54,11 +55,12 @@ spr_status spr_codec_load(spr_codec *codec, const void *buffer, size_t bytes);
 
 /*
  * gradient: `elements` floats, in: this rank's gradient, out: the sum or average over ranks of what
- * each rank's codec selected. residual' = residual + gradient - sent. When the request fails, what
- * was to be sent goes back into the residual, exact to the bit, and the gradient is absorbed there
- * (the buffer's contents are then undefined): a retry of the same call sends the same bits and does
- * not read the gradient again; after spr_codec_drop the step is dropped and its gradient stays in
- * the residual. op: SPR_SUM or SPR_AVG.
+ * each rank's codec selected. residual' = residual + gradient - sent; with feedback=decay, momentum
+ * or nesterov (dgc) by their rule, which may need the optimizer to have no momentum of its own.
+ * When the request fails, what was to be sent goes back into the residual, exact to the bit, and
+ * the gradient is absorbed there (the buffer's contents are then undefined): a retry of the same
+ * call sends the same bits and does not read the gradient again; after spr_codec_drop the step is
+ * dropped and its gradient stays in the residual. op: SPR_SUM or SPR_AVG.
  *
  * Success is provisional until the next step of this codec succeeds: spr_comm_shrink() takes a step
  * back that not all ranks have completed, as if it had failed here, too. When the next step had

@@ -379,7 +379,8 @@ static void check_all(const struct setup *s, const uint8_t *chunk, size_t bytes)
     struct spr_chunk_header h;
     const char *why = NULL;
     struct spr_chunk c;
-    spr_status status = spr_chunk_open(&c, chunk, bytes, &s->blocks, s->owner, s->first, &why);
+    spr_status status =
+        spr_chunk_open(&c, chunk, bytes, &s->blocks, s->owner, s->first, NULL, &why);
 
     if (status != SPR_OK) {
         FUZZ_CHECK(status == SPR_ERR_PROTO && why && *why);

@@ -10,7 +10,8 @@
 #include "tests/fuzz/fuzz.h"
 
 #define ELEMENTS 14
-#define STATE_BYTES (32 + 3 * 16 + 4 * ELEMENTS)
+#define HEADER_BYTES 48
+#define STATE_BYTES (HEADER_BYTES + 3 * 16 + 2 * 4 * ELEMENTS)
 
 static const spr_layout layout[] = {
     {7, "a", 0, 2, 2}, {3, "b", 4, 1, 1}, {1000, "c", 5, 9, 1}, /* in the order of offsets */
@@ -24,10 +25,10 @@ static void prepare(void)
 
     if (codec)
         return;
-    if (spr_codec_create("topk:ratio=50%", layout, 3, &codec))
+    if (spr_codec_create("dgc:ratio=50%", layout, 3, &codec))
         abort();
     for (size_t i = 0; i < ELEMENTS; i++)
-        codec->residual[i] = (float)i - 5.5f;
+        codec->velocity[i] = 2 * (codec->residual[i] = (float)i - 5.5f);
     FUZZ_CHECK(spr_codec_save(codec, base, &bytes) == SPR_OK && bytes == sizeof base);
 }
 
@@ -40,33 +41,34 @@ static uint64_t word(const uint8_t *at)
 
 static void repair(uint8_t *state, size_t bytes)
 {
-    static const uint32_t start[2] = {0x53525053u, 1};
+    static const uint32_t start[2] = {0x53525053u, 3};
     const uint64_t length = bytes;
 
-    if (bytes < 32)
+    if (bytes < HEADER_BYTES)
         return;
     memcpy(state, start, 8);
     memcpy(state + 8, &length, 8);
-    uint32_t crc = spr_crc32c(spr_crc32c(0, state, 24), state + 32, bytes - 32);
-    memcpy(state + 24, &crc, 4);
-    memset(state + 28, 0, 4);
+    uint32_t crc = spr_crc32c(spr_crc32c(0, state, 32), state + 36, bytes - 36);
+    memcpy(state + 32, &crc, 4);
 }
 
 /* What an accepted state says, read the plain way. */
-static void expect(const uint8_t *state, size_t bytes, float residual[ELEMENTS])
+static void expect(const uint8_t *state, size_t bytes, float vector[2][ELEMENTS])
 {
-    uint64_t parameters = word(state + 16), at = 32 + 16 * parameters;
+    uint64_t parameters = word(state + 16), at = HEADER_BYTES + 16 * parameters;
 
-    memset(residual, 0, ELEMENTS * sizeof(float));
-    for (uint64_t i = 0; i < parameters; i++) {
-        uint64_t id = word(state + 32 + 16 * i), elements = word(state + 40 + 16 * i);
+    memset(vector, 0, 2 * sizeof *vector);
+    FUZZ_CHECK(state[36] == 1 || state[36] == 2);
+    for (uint64_t i = 0; i < parameters * state[36]; i++) {
+        const uint8_t *record = state + HEADER_BYTES + 16 * (i % parameters);
+        uint64_t id = word(record), elements = word(record + 8);
 
         FUZZ_CHECK(elements <= (bytes - at) / 4);
         for (size_t p = 0; p < 3; p++) {
             if (layout[p].id != id)
                 continue;
             FUZZ_CHECK(elements == layout[p].rows * layout[p].columns);
-            memcpy(residual + layout[p].offset, state + at, elements * 4);
+            memcpy(vector[i / parameters] + layout[p].offset, state + at, elements * 4);
         }
         at += elements * 4;
     }
@@ -77,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_in in = {data, size};
     uint8_t again[STATE_BYTES], twice[STATE_BYTES];
-    float expected[ELEMENTS];
+    float expected[2][ELEMENTS];
     size_t n = sizeof again;
 
     prepare();
@@ -95,7 +97,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(memcmp(again, base, sizeof base) == 0);
     } else {
         expect(state, bytes, expected);
-        FUZZ_CHECK(memcmp(spr_codec_residual(codec), expected, sizeof expected) == 0);
+        FUZZ_CHECK(memcmp(codec->residual, expected[0], sizeof expected[0]) == 0);
+        FUZZ_CHECK(memcmp(codec->velocity, expected[1], sizeof expected[1]) == 0);
         FUZZ_CHECK(spr_codec_load(codec, again, sizeof again) == SPR_OK);
         FUZZ_CHECK(spr_codec_save(codec, twice, &n) == SPR_OK);
         FUZZ_CHECK(memcmp(again, twice, sizeof again) == 0);

@@ -7,12 +7,15 @@
 fuzz_tests = \
 	tests/fuzz/test_auth \
 	tests/fuzz/test_chunk \
+	tests/fuzz/test_coded \
 	tests/fuzz/test_codec_spec \
 	tests/fuzz/test_codec_state \
 	tests/fuzz/test_comm \
 	tests/fuzz/test_event \
 	tests/fuzz/test_frame \
+	tests/fuzz/test_gradient \
 	tests/fuzz/test_idx \
+	tests/fuzz/test_indices \
 	tests/fuzz/test_launchers \
 	tests/fuzz/test_options \
 	tests/fuzz/test_recorder \
@@ -22,12 +25,14 @@ fuzz_tests = \
 	tests/fuzz/test_shm_view \
 	tests/fuzz/test_tcp \
 	tests/fuzz/test_trace \
+	tests/fuzz/test_value_coders \
 	tests/fuzz/test_values
 fuzz_common = tests/fuzz/fuzz.c tests/fuzz/fuzz.h tests/fuzz/replay.c
 fuzz_files = tests/fuzz/files.c tests/fuzz/files.h
 
 tests_fuzz_test_auth_SOURCES = tests/fuzz/auth.c $(fuzz_common)
 tests_fuzz_test_chunk_SOURCES = tests/fuzz/chunk.c $(fuzz_common)
+tests_fuzz_test_coded_SOURCES = tests/fuzz/coded.c $(fuzz_common)
 tests_fuzz_test_codec_spec_SOURCES = tests/fuzz/codec_spec.c $(fuzz_common)
 tests_fuzz_test_codec_state_SOURCES = tests/fuzz/codec_state.c $(fuzz_common)
 tests_fuzz_test_comm_SOURCES = \
@@ -41,12 +46,14 @@ tests_fuzz_test_comm_SOURCES = \
 	$(reference)
 tests_fuzz_test_event_SOURCES = tests/fuzz/event.c $(fuzz_common)
 tests_fuzz_test_frame_SOURCES = tests/fuzz/frame.c $(fuzz_common)
+tests_fuzz_test_gradient_SOURCES = tests/fuzz/gradient.c tools/codec/file.c tools/codec/file.h $(fuzz_common)
 tests_fuzz_test_idx_SOURCES = \
 	examples/digits_draw.c \
 	examples/digits_idx.c \
 	tests/fuzz/idx.c \
 	$(fuzz_common) \
 	$(fuzz_files)
+tests_fuzz_test_indices_SOURCES = tests/fuzz/indices.c $(fuzz_common)
 tests_fuzz_test_launchers_SOURCES = tests/fuzz/launchers.c $(fuzz_common)
 tests_fuzz_test_options_SOURCES = tests/fuzz/options.c $(fuzz_common)
 tests_fuzz_test_recorder_SOURCES = tests/fuzz/recorder.c $(fuzz_common)
@@ -57,6 +64,7 @@ tests_fuzz_test_shm_SOURCES = tests/fuzz/shm.c $(fuzz_common)
 tests_fuzz_test_shm_view_SOURCES = tests/fuzz/shm_view.c $(fuzz_common)
 tests_fuzz_test_tcp_SOURCES = tests/fuzz/tcp.c $(fuzz_common)
 tests_fuzz_test_trace_SOURCES = tests/fuzz/trace.c tools/perf/trace.c $(fuzz_common) $(fuzz_files)
+tests_fuzz_test_value_coders_SOURCES = tests/fuzz/value_coders.c $(fuzz_common)
 tests_fuzz_test_values_SOURCES = tests/fuzz/values.c tools/run/parse.c $(fuzz_common)
 
 test_programs += $(fuzz_tests)

@@ -35,18 +35,45 @@ static const float *gradient(const struct schedule_play *play, int r, int k)
     return (const float *)(const void *)play->call[r][k].in;
 }
 
-/* What a step sends, as a vector. */
-static void spread(const struct spr_codec_step *step, float *out, size_t n)
+double schedule_codec_bound(const struct schedule *s, double size)
 {
+    struct spr_codec_kind kind = {0};
+    struct spr_error error = {0};
+
+    (void)spr_codec_kind_of(s->codec, &kind, &error);
+    return kind.coded ? size * 0x1p-22 : 0;
+}
+
+static void begin(const struct schedule_play *play, spr_codec *codec, int r, int k,
+                  struct spr_codec_step *step)
+{
+    const struct schedule *s = &play->schedule;
+    const struct spr_codec_place place = {spr_blocks_choose(s->codec_elements, (uint32_t)s->ranks),
+                                          (uint32_t)r};
+
+    spr_codec_begin_at(codec, gradient(play, r, k), &place, step);
+}
+
+/* What others make of the step that runs, as a vector. */
+static void spread(const spr_codec *codec, const struct spr_codec_step *step, float *out, size_t n)
+{
+    float *sent = malloc((step->dense ? n : step->count) * sizeof *sent + 1);
+
+    if (!sent)
+        abort();
+    spr_codec_sent(codec, step, sent);
     memset(out, 0, n * sizeof *out);
     if (step->dense)
-        memcpy(out, step->vector, n * sizeof *out);
+        memcpy(out, sent, n * sizeof *out);
     for (size_t i = 0; !step->dense && i < step->count; i++)
-        out[step->index[i]] = step->value[i];
+        out[step->index[i]] = sent[i];
+    free(sent);
 }
 
 static bool same_step(const struct spr_codec_step *a, const struct spr_codec_step *b, size_t n)
 {
+    if (a->coding.seed != b->coding.seed)
+        return false;
     if (a->dense)
         return b->dense && !memcmp(a->vector, b->vector, n * sizeof(float));
     return a->count == b->count && !memcmp(a->index, b->index, a->count * sizeof *a->index) &&
@@ -62,9 +89,13 @@ static bool same_residual(const struct schedule_play *play, int r, int broken, c
 
     if (later == s->operations || !play->call[r][later].ended)
         return !memcmp(a, b, s->codec_elements * sizeof *a);
-    for (size_t i = 0; i < s->codec_elements; i++)
-        if (a[i] != b[i] + gradient(play, r, later)[i])
+    for (size_t i = 0; i < s->codec_elements; i++) {
+        float both = b[i] + gradient(play, r, later)[i];
+        double size = fabs((double)b[i]) + fabs((double)gradient(play, r, broken)[i]) +
+                      fabs((double)gradient(play, r, later)[i]);
+        if (fabs((double)a[i] - (double)both) > schedule_codec_bound(s, size))
             return false;
+    }
     return true;
 }
 
@@ -84,13 +115,13 @@ static bool check_retry(struct schedule_play *play, int r, int broken)
     for (int k = 0; k < broken; k++) {
         if (!play->call[r][k].before)
             continue;
-        spr_codec_begin(fresh, gradient(play, r, k), &other);
+        begin(play, fresh, r, k, &other);
         spr_codec_commit(fresh);
     }
     spr_codec_abort(play->codec[r]); /* of a rank that died */
-    spr_codec_begin(play->codec[r], gradient(play, r, broken), &step);
-    spr_codec_begin(fresh, gradient(play, r, broken), &other);
-    spread(&step, play->call[r][broken].sent, n);
+    begin(play, play->codec[r], r, broken, &step);
+    begin(play, fresh, r, broken, &other);
+    spread(play->codec[r], &step, play->call[r][broken].sent, n);
     same = same_step(&step, &other, n);
     spr_codec_commit(fresh);
     spr_codec_commit(play->codec[r]);
@@ -108,13 +139,18 @@ static bool check_sum(struct schedule_play *play, int rank, int k, const float *
     int halves = !strcmp(s->codec, "fp16") ? 1 : !strcmp(s->codec, "bf16") ? 2 : 0;
 
     for (size_t i = 0; i < s->codec_elements; i++) {
-        double sum = 0, bound = 0;
-        for (int r = 0; r < s->ranks; r++)
-            sum += (double)play->call[r][k].sent[i];
+        double sum = 0, bound = 0, size = 0;
+        for (int r = 0; r < s->ranks; r++) {
+            const struct schedule_call *c = &play->call[r][k];
+            sum += (double)c->sent[i];
+            size += fabs((double)c->sent[i]) + fabs((double)c->before[i]) +
+                    fabs((double)gradient(play, r, k)[i]);
+        }
         if (s->operation[k].op == SPR_AVG) {
             sum /= s->ranks;
             bound = fabs(sum) * unit[halves];
         }
+        bound += schedule_codec_bound(s, size);
         if (fabs((double)out[i] - sum) > bound)
             return schedule_fail(play, rank, k, "element %zu is %g, and %g was sent", i,
                                  (double)out[i], sum);

@@ -158,7 +158,22 @@ static void draw_job(struct schedule *s)
     static const double detects[] = {0, 2e-3, 300e-3};
     static const size_t eager[] = {0, 64, 512, 8192};
     static const char *const codecs[] = {
-        "topk:ratio=10%", "topk:ratio=30%+fp16", "topk:ratio=2%+bf16", "none", "fp16", "bf16"};
+        "topk:ratio=10%",
+        "topk:ratio=30%+fp16",
+        "topk:ratio=2%+bf16",
+        "none",
+        "fp16",
+        "bf16",
+        "topk:ratio=20%+int8:group=64,rounding=stochastic",
+        "topk:ratio=10%+bounded",
+        "int8",
+        "sign:group=32",
+        "random:ratio=20%",
+        "block:ratio=30%+fp16",
+        "threshold:by=absolute,value=2,most=20%+bf16",
+        "reuse:ratio=10%,period=3+int8",
+        "accumulate:ratio=20%,threshold=3",
+    };
 
     s->ranks = PICK(s, ranks);
     s->links = (struct spr_sim_options){

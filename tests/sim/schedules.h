@@ -175,6 +175,9 @@ void schedule_begin(struct schedule_play *play, const struct schedule *schedule)
 bool schedule_run(struct schedule_play *play);
 bool schedule_check(struct schedule_play *play);
 bool schedule_check_codecs(struct schedule_play *play);
+/* Of numbers of this size, how much may be lost: nothing of whole numbers, unless values are coded,
+ * which are as long as floats: their sums are rounded, and so is what stays. */
+double schedule_codec_bound(const struct schedule *s, double size);
 bool schedule_check_call(struct schedule_play *play, int rank, int operation); /* when it ended */
 /* After a failure, for jobs whose ranks are all still there or dead. */
 bool schedule_shrink(struct schedule_play *play);

@@ -26,8 +26,39 @@ static const spr_layout codec_layout[] = {
     {.id = 1, .offset = 15001, .rows = 4999, .columns = 1},
 };
 
+/* What they take from the residual is exact, ... */
 static const char *const codec_specs[] = {
-    "topk:ratio=1%", "topk:ratio=5%+fp16", "topk:ratio=100%+bf16", "none", "fp16", "bf16",
+    "topk:ratio=1%",
+    "topk:ratio=5%+fp16",
+    "topk:ratio=100%+bf16",
+    "none",
+    "fp16",
+    "bf16",
+    "accumulate:ratio=5%,threshold=2",
+    "threshold:by=absolute,value=1.5+fp16",
+    "threshold:by=rms,value=2",
+    "sampled:ratio=2%+bf16",
+    "block:ratio=4%",
+    "block:ratio=10%,norm=max+fp16",
+    /* What these select depends on the steps before, or on their number. */
+    "threshold:ratio=2%",
+    "reuse:ratio=1%,period=3+fp16",
+    "random:ratio=5%",
+    "randomk:ratio=25%+bf16",
+};
+#define CODEC_STATELESS 12 /* the first of them */
+/* ... and here rounded to fp32. Values are coded; with error feedback. */
+static const char *const coded_specs[] = {
+    "topk:ratio=5%+int8:group=256",
+    "topk:ratio=30%+int8:rounding=stochastic",
+    "topk:ratio=1%+bounded:error=0.01",
+    "topk:ratio=10%+qsgd:levels=7,coding=elias",
+    "random:ratio=1%+int8",
+    "threshold:by=absolute,value=1,most=30%+sign:group=64",
+    "block:ratio=2%+int4",
+    "int8",
+    "int4:group=64",
+    "sign",
 };
 
 static inline spr_codec *codec_make(const char *spec)
@@ -40,17 +71,21 @@ static inline spr_codec *codec_make(const char *spec)
     return codec;
 }
 
-/* What a step sends, as a dense vector; 0 where nothing. */
-static inline void codec_sent_of(const struct spr_codec_step *step, float *sent)
+/* What others make of the step that runs, as a dense vector; 0 where nothing is sent. */
+static inline void codec_sent_of(const spr_codec *codec, const struct spr_codec_step *step,
+                                 float *sent)
 {
+    static float value[CODEC_N];
+
     if (step->dense) {
-        memcpy(sent, step->vector, CODEC_N * sizeof(float));
+        spr_codec_sent(codec, step, sent);
         return;
     }
+    spr_codec_sent(codec, step, value);
     memset(sent, 0, CODEC_N * sizeof(float));
     for (size_t i = 0; i < step->count; i++) {
         assert_true(i == 0 || step->index[i] > step->index[i - 1]);
-        sent[step->index[i]] = step->value[i];
+        sent[step->index[i]] = value[i];
     }
 }
 
@@ -59,7 +94,7 @@ static inline void codec_step_of(spr_codec *codec, const float *gradient, float 
     struct spr_codec_step step;
 
     assert_int_equal(spr_codec_begin(codec, gradient, &step), SPR_OK);
-    codec_sent_of(&step, sent);
+    codec_sent_of(codec, &step, sent);
 }
 
 #endif

@@ -19,7 +19,7 @@
 #include "base/cpu.h"
 #include "base/util.h"
 #include "compress/value.h"
-#include "tests/unit/compress_data.h"
+#include "tools/codec/data.h"
 
 #define MAX_WINDOWS 4
 #define MUTATIONS 100000
@@ -167,7 +167,7 @@ static const char *open_error(const void *data, size_t bytes, struct spr_chunk *
 {
     const char *why = NULL;
     spr_status status =
-        spr_chunk_open(c, data, bytes, &model.blocks, model.owner, model.first, &why);
+        spr_chunk_open(c, data, bytes, &model.blocks, model.owner, model.first, NULL, &why);
 
     assert_true(status == (why ? SPR_ERR_PROTO : SPR_OK));
     return why;
@@ -332,7 +332,7 @@ static void chunks_of_another_place_are_refused(void **state)
 
     (void)state;
     assert_int_equal(
-        spr_chunk_open(&c, whole, bytes, &model.blocks, model.owner, model.first + 1, &why),
+        spr_chunk_open(&c, whole, bytes, &model.blocks, model.owner, model.first + 1, NULL, &why),
         SPR_ERR_PROTO);
     assert_string_equal(why, "not the expected window");
     free(whole);

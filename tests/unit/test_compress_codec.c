@@ -19,7 +19,7 @@
 #include "base/mem.h"
 #include "base/util.h"
 #include "tests/unit/codec_steps.h"
-#include "tests/unit/compress_data.h"
+#include "tools/codec/data.h"
 
 #define STEPS 12
 
@@ -30,12 +30,20 @@ static struct spr_rng rng;
 static void every_valid_string_has_one_canonical_form(void **state)
 {
     static const char *const cases[][2] = {
-        {"topk", "topk:ratio=0.01,feedback=on"},
-        {"topk:ratio=1%", "topk:ratio=0.01,feedback=on"},
-        {"topk:feedback=off,ratio=0.25", "topk:ratio=0.25,feedback=off"},
-        {"topk:ratio=0.1%,feedback=on+fp16", "topk:ratio=0.001,feedback=on+fp16"},
-        {"topk:ratio=1%+bf16", "topk:ratio=0.01,feedback=on+bf16"},
-        {"topk+fp32", "topk:ratio=0.01,feedback=on"},
+        {"topk", "topk:ratio=0.01,count=0"},
+        {"topk:ratio=1%", "topk:ratio=0.01,count=0"},
+        {"topk:feedback=off,ratio=0.25", "topk:ratio=0.25,count=0,feedback=off"},
+        {"topk:ratio=0.1%,feedback=on+fp16", "topk:ratio=0.001,count=0+fp16"},
+        {"topk:ratio=1%+bf16", "topk:ratio=0.01,count=0+bf16"},
+        {"topk+fp32", "topk:ratio=0.01,count=0"},
+        {"topk:count=10,warmup=0,masking=on", "topk:ratio=0.01,count=10"},
+        {"random", "random:ratio=0.01,scale=off"},
+        {"randomk:feedback=decay,decay=90%",
+         "random:ratio=0.01,scale=off,feedback=decay,decay=0.9"},
+        {"dgc", "dgc:ratio=0.001,count=0"},
+        {"dgc:feedback=momentum,ratio=0.1%", "dgc:ratio=0.001,count=0"},
+        {"dgc:feedback=on,clip=3+int8", "dgc:ratio=0.001,count=0,feedback=on,clip=3"
+                                        "+int8:group=1K,rounding=nearest"},
         {"none", "none"},
         {"fp32", "none"},
         {"fp16", "fp16"},
@@ -59,25 +67,32 @@ static void a_bad_string_names_the_position_and_what_is_allowed(void **state)
     static const struct {
         const char *spec, *where, *says;
     } cases[] = {
-        {"", "character 1:", "none, topk, fp32, fp16, bf16"},
-        {"topq", "character 1:", "none, topk, fp32, fp16, bf16"},
-        {"topk+fp8", "character 6:", "none, topk, fp32, fp16, bf16"},
+        {"", "character 1:",
+         "none, topk, accumulate, threshold, sampled, reuse, block, random, dgc, onebit, fp32"},
+        {"topq", "character 1:",
+         "none, topk, accumulate, threshold, sampled, reuse, block, random, dgc, onebit, fp32"},
+        {"topk+fp8", "character 6:",
+         "none, topk, accumulate, threshold, sampled, reuse, block, random, dgc, onebit, fp32"},
         {"topk+", "character 6:", "known are"},
-        {"topk+fp16+bf16", "character 11:", "one rounding"},
+        {"topk+fp16+bf16", "character 11:", "one value coder"},
         {"fp16+topk", "character 6:", "comes first"},
         {"topk+topk", "character 6:", "one selection"},
-        {"topk:", "character 6:", "topk has ratio, feedback"},
+        {"topk:", "character 6:", "topk has ratio, count, feedback, decay"},
         {"topk:ratio", "character 6:", "name=value"},
-        {"topk:rate=1%", "character 6:", "topk has ratio, feedback"},
-        {"topk:ratio=1%,k=3", "character 15:", "topk has ratio, feedback"},
+        {"topk:rate=1%", "character 6:", "topk has ratio, count, feedback, decay"},
+        {"topk:ratio=1%,k=3", "character 15:", "topk has ratio, count, feedback, decay"},
         {"topk:ratio=1%,ratio=2%", "character 15:", "give it once"},
         {"topk:ratio=0", "character 12:", "out of range"},
         {"topk:ratio=101%", "character 12:", "out of range"},
         {"topk:ratio=lots", "character 12:", "ratio"},
         {"topk:feedback=maybe", "character 15:", "feedback"},
-        {"none:ratio=1%", "character 6:", "none has none"},
+        {"dgc:warmup=-1", "character 12:", "out of range"},
+        {"dgc+topk", "character 5:", "one selection"},
+        {"none:ratio=1%", "character 6:", "none has feedback, decay, momentum"},
         {"fp16:x=1", "character 6:", "fp16 has none"},
-        {"topk: ratio=1%", "character 6:", "topk has ratio, feedback"},
+        {"int8:levels=3", "character 6:", "int8 has group, rounding"},
+        {"topk+int4:group=1", "character 17:", "group"},
+        {"topk: ratio=1%", "character 6:", "topk has ratio, count, feedback, decay"},
     };
 
     (void)state;
@@ -160,7 +175,7 @@ static void every_allocation_that_fails_is_nomem_and_leaks_nothing(void **state)
         spr_codec *codec = NULL;
 
         spr_mem_fail_nth(nth);
-        spr_status status = spr_codec_create("topk+fp16", codec_layout, 4, &codec);
+        spr_status status = spr_codec_create("dgc+int8", codec_layout, 4, &codec);
         spr_mem_fail_nth(0);
         spr_codec_destroy(codec);
         assert_int_equal(spr_mem_live(), live);
@@ -258,7 +273,7 @@ static void a_dropped_step_keeps_its_gradient(void **state)
     static float first[CODEC_N], second[CODEC_N], both[CODEC_N], sent[CODEC_N], twin_sent[CODEC_N];
 
     (void)state;
-    for (size_t s = 0; s < SPR_ARRAY_LEN(codec_specs); s++) {
+    for (size_t s = 0; s < CODEC_STATELESS; s++) {
         spr_codec *codec = codec_make(codec_specs[s]), *twin = codec_make(codec_specs[s]);
 
         data_fill(DATA_NORMAL, first, CODEC_N, &rng);
@@ -328,7 +343,7 @@ static void nan_and_infinity_are_sent_and_leave_nothing_behind(void **state)
     static float gradient[CODEC_N], sent[CODEC_N];
 
     (void)state;
-    for (size_t s = 0; s < SPR_ARRAY_LEN(codec_specs); s++) {
+    for (size_t s = 0; s < CODEC_STATELESS; s++) {
         spr_codec *codec = codec_make(codec_specs[s]);
 
         data_fill(DATA_NORMAL, gradient, CODEC_N, &rng);
@@ -366,14 +381,15 @@ static void without_feedback_the_rest_is_forgotten(void **state)
 
 static void help_names_every_codec_and_option(void **state)
 {
-    char text[4096];
+    char text[16384];
     FILE *out = fmemopen(text, sizeof(text), "w");
 
     (void)state;
     spr_codec_help(out);
     fclose(out);
     for (const char *const *name =
-             (const char *const[]){"topk", "ratio", "feedback", "none", "fp16", "bf16", NULL};
+             (const char *const[]){"topk", "ratio", "feedback", "none", "fp16", "bf16", "dgc",
+                                   "random", "momentum", NULL};
          *name; name++)
         assert_non_null(strstr(text, *name));
 }

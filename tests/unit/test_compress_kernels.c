@@ -19,7 +19,7 @@
 #include "base/util.h"
 #include "compress/chunk.h"
 #include "compress/value.h"
-#include "tests/unit/compress_data.h"
+#include "tools/codec/data.h"
 
 #define N 700 /* the longest vector of a round */
 #define ROUNDS 2000
@@ -152,11 +152,12 @@ static void counting_kernels_agree(void **state)
         float *x = random_vector(room, &n);
         uint64_t counts[2][SPR_COUNT_THRESHOLDS] = {{1}, {1}};
         uint32_t t[SPR_COUNT_THRESHOLDS];
+        size_t thresholds = 1 + spr_rng_below(&rng, SPR_COUNT_THRESHOLDS);
 
         for (size_t j = 0; j < SPR_COUNT_THRESHOLDS; j++)
             t[j] = random_threshold(x, n);
-        scalar->count(x, n, t, counts[0]);
-        simd->count(x, n, t, counts[1]);
+        scalar->count(x, n, t, thresholds, counts[0]);
+        simd->count(x, n, t, thresholds, counts[1]);
         assert_memory_equal(counts[0], counts[1], sizeof(counts[0]));
 
         size_t m = scalar->split(x, n, t[0], below[0]);

@@ -17,7 +17,7 @@
 
 #include "base/crc32c.h"
 #include "base/util.h"
-#include "tests/unit/compress_data.h"
+#include "tools/codec/data.h"
 
 #define N 600
 
@@ -137,9 +137,9 @@ static void a_parameter_of_another_size_is_a_mismatch(void **state)
 /* Make the checksum right again. The layout of the bytes is in codec_state.c. */
 static void seal(char *data, size_t bytes)
 {
-    uint32_t crc = spr_crc32c(spr_crc32c(0, data, 24), data + 32, bytes - 32);
+    uint32_t crc = spr_crc32c(spr_crc32c(0, data, 32), data + 36, bytes - 36);
 
-    memcpy(data + 24, &crc, 4);
+    memcpy(data + 32, &crc, 4);
 }
 
 static void check_refused(spr_codec *codec, const char *data, size_t bytes)
@@ -189,18 +189,27 @@ static void bytes_that_make_no_sense_are_refused_in_spite_of_the_checksum(void *
 
     (void)state;
     /* Length, number of parameters; number of elements of each; an id out of order. */
-    static const size_t places[] = {8, 16, 40, 56, 72, 64};
+    static const size_t places[] = {8, 16, 56, 72, 88, 80};
     for (size_t p = 0; p < SPR_ARRAY_LEN(places); p++)
         for (size_t o = 0; o < SPR_ARRAY_LEN(odd); o++) {
             memcpy(copy, data, bytes);
             uint64_t was;
             memcpy(&was, copy + places[p], 8);
-            if (was == odd[o] || (places[p] == 64 && odd[o] > 9))
+            if (was == odd[o] || (places[p] == 80 && odd[o] > 9))
                 continue;
             memcpy(copy + places[p], &odd[o], 8);
             seal(copy, bytes);
             check_refused(b, copy, bytes);
         }
+    /* Vectors; the threshold. */
+    static const uint32_t words[][2] = {
+        {36, 0}, {36, 2}, {36, 3}, {36, UINT32_MAX}, {40, 1u << 31}};
+    for (size_t w = 0; w < SPR_ARRAY_LEN(words); w++) {
+        memcpy(copy, data, bytes);
+        memcpy(copy + words[w][0], &words[w][1], 4);
+        seal(copy, bytes);
+        check_refused(b, copy, bytes);
+    }
     free(copy);
     free(data);
     spr_codec_destroy(a);

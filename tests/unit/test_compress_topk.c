@@ -2,7 +2,7 @@
  *
  * Top-k and its fusion with error feedback, against a sort of all magnitudes.
  */
-#include "compress/topk.h"
+#include "compress/select/topk.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 
 #include "base/cpu.h"
 #include "base/util.h"
-#include "tests/unit/compress_data.h"
+#include "tools/codec/data.h"
 
 static struct spr_rng rng;
 
@@ -99,6 +99,33 @@ static void check_residual(const struct subject *s)
         assert_int_equal(data_bits(s->residual[i]), s->chosen[i] ? 0 : data_bits(s->sum[i]));
 }
 
+/* residual += gradient (NULL: nothing), and the k largest leave it; in one slice. */
+static void feedback(const struct subject *s, const float *gradient, size_t k,
+                     struct spr_topk_hint *hint)
+{
+    const struct spr_topk_aim aim = {.k = k, .least = k, .most = k, .hint = hint->threshold_bits};
+    struct spr_feedback f = {.rule = SPR_FEEDBACK_PLAIN,
+                             .residual = s->residual,
+                             .gradient = gradient,
+                             .factor = 1,
+                             .scale = 1};
+    struct spr_select call = {.feedback = &f,
+                              .n = s->n,
+                              .slices = 1,
+                              .index = s->index,
+                              .value = s->value,
+                              .scratch = s->scratch};
+    bool exact;
+
+    spr_topk_begin(&call, &aim);
+    do
+        spr_topk_scan(&call, 0);
+    while (!spr_topk_decide(&call));
+    spr_topk_emit(&call, 0);
+    hint->threshold_bits = spr_topk_threshold(&call, &exact);
+    assert_true(exact);
+}
+
 static void check_all_calls(struct subject *s, size_t k, struct spr_topk_hint hint)
 {
     uint32_t threshold = (uint32_t)(s->order[k - 1] >> 32);
@@ -110,14 +137,14 @@ static void check_all_calls(struct subject *s, size_t k, struct spr_topk_hint hi
 
     h = hint;
     memcpy(s->residual, s->before, s->n * sizeof(float));
-    spr_topk_feedback(s->residual, s->gradient, s->n, k, &h, s->index, s->value, s->scratch);
+    feedback(s, s->gradient, k, &h);
     check_list(s, k);
     check_residual(s);
     assert_int_equal(h.threshold_bits, threshold);
 
     h = hint;
     memcpy(s->residual, s->sum, s->n * sizeof(float));
-    spr_topk_feedback(s->residual, NULL, s->n, k, &h, s->index, s->value, s->scratch);
+    feedback(s, NULL, k, &h);
     check_list(s, k);
     check_residual(s);
 }
@@ -149,7 +176,7 @@ static void list_is_the_sorted_prefix_for_every_kind_of_data(void **state)
         for (size_t i = 0; i < SPR_ARRAY_LEN(sizes); i++) {
             subject_make(&s, (enum data)kind, sizes[i], i & 1);
             for (size_t r = 0; r < SPR_ARRAY_LEN(ratios); r++)
-                check_subject(&s, spr_topk_count(ratios[r], sizes[i]));
+                check_subject(&s, spr_select_count(ratios[r], sizes[i]));
             subject_free(&s);
         }
 }
@@ -186,7 +213,7 @@ static void a_sample_that_misleads_costs_time_only(void **state)
         }
         qsort(s.order, N, sizeof(*s.order), descending);
         for (size_t r = 0; r < SPR_ARRAY_LEN(ratios); r++)
-            check_subject(&s, spr_topk_count(ratios[r], N));
+            check_subject(&s, spr_select_count(ratios[r], N));
         subject_free(&s);
     }
 }
@@ -194,12 +221,12 @@ static void a_sample_that_misleads_costs_time_only(void **state)
 static void count_is_the_ratio_rounded_up_and_kept_in_range(void **state)
 {
     (void)state;
-    assert_int_equal(spr_topk_count(0.01, 1000), 10);
-    assert_int_equal(spr_topk_count(0.01, 1001), 11);
-    assert_int_equal(spr_topk_count(0, 1000), 1);
-    assert_int_equal(spr_topk_count(1, 1000), 1000);
-    assert_int_equal(spr_topk_count(2, 1000), 1000);
-    assert_int_equal(spr_topk_count(1e-9, 3), 1);
+    assert_int_equal(spr_select_count(0.01, 1000), 10);
+    assert_int_equal(spr_select_count(0.01, 1001), 11);
+    assert_int_equal(spr_select_count(0, 1000), 1);
+    assert_int_equal(spr_select_count(1, 1000), 1000);
+    assert_int_equal(spr_select_count(2, 1000), 1000);
+    assert_int_equal(spr_select_count(1e-9, 3), 1);
 }
 
 int main(void)

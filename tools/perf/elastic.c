@@ -91,6 +91,11 @@ static spr_status fill_up(struct elastic *e)
         return SPR_OK;
     grow.newcomers = (int)e->state.ranks - spr_comm_size(e->comm);
     grow.at_least = 1;
+    if (spr_comm_rank(e->comm) == 0)
+        fprintf(stderr,
+                "sparring-perf: %d of %d ranks are left; waits for newcomers "
+                "(sparring-run --restart), at most SPARRING_INIT_TIMEOUT\n",
+                spr_comm_size(e->comm), (int)e->state.ranks);
     grow.state = &e->state;
     grow.state_bytes = sizeof e->state;
     status = spr_comm_grow(e->comm, &grow, &grown);

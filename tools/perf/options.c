@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tools/perf/options.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +8,9 @@
 #include "base/opt.h"
 #include "compress/codec.h"
 #include "tools/perf/options_check.h"
+#include "tools/option_rows.h"
 
 /* Takes the value of one option. Returns NULL, or what the option wants to see. */
-typedef const char *take_fn(struct options *options, const char *value);
 
 static bool whole(const char *text, uint64_t low, uint64_t high, uint64_t *number)
 {
@@ -206,13 +205,7 @@ static const char *take_json(struct options *options, const char *value)
 }
 
 /* getopt's table and --help are both made from this one. A row without a name is a heading. */
-static const struct option_row {
-    const char *name;
-    char letter;
-    const char *argument; /* NULL = takes none */
-    take_fn *take;        /* NULL = handled by options_parse */
-    const char *help;     /* lines separated by \n */
-} rows[] = {
+static const struct option_row rows[] = {
     {NULL, 0, NULL, NULL, "Sizes of the dense vector (K, M, G are binary)"},
     {"begin", 'b', "BYTES", take_begin, "smallest size [1K]"},
     {"end", 'e', "BYTES", take_end, "largest size [16M]"},
@@ -247,7 +240,7 @@ static const struct option_row {
     {"version", 'V', NULL, NULL, "print the version"},
 };
 
-enum { ROW_COUNT = sizeof rows / sizeof rows[0], FIRST_LONG = 256 };
+enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
 
 static void print_help(void)
 {
@@ -259,22 +252,7 @@ static void print_help(void)
          "  sendrecv              from each rank to the next\n"
          "  sparse_allreduce      exact sum of (index, value) lists\n"
          "  compressed_allreduce  dense gradient in, codec with error feedback, average out");
-    for (int i = 0; i < ROW_COUNT; i++) {
-        const struct option_row *row = &rows[i];
-        if (row->name == NULL) {
-            printf("\n%s:\n", row->help);
-            continue;
-        }
-        char left[64];
-        snprintf(left, sizeof left, "%c%c%s --%s%s%s", row->letter != 0 ? '-' : ' ',
-                 row->letter != 0 ? row->letter : ' ', row->letter != 0 ? "," : " ", row->name,
-                 row->argument != NULL ? " " : "", row->argument != NULL ? row->argument : "");
-        for (const char *line = row->help; *line != '\0';) {
-            int length = (int)strcspn(line, "\n");
-            printf("  %-23s %.*s\n", line == row->help ? left : "", length, line);
-            line += length + (line[length] == '\n');
-        }
-    }
+    option_rows_print(rows, ROW_COUNT, 23);
     puts("\nThe exit code is 0, 1 after a wrong result or a failed operation, 2 for wrong usage.");
 }
 
@@ -290,48 +268,12 @@ static void print_algorithms(void)
          "sends every element.");
 }
 
-/* Fills getopt's tables from the rows. */
-static void make_tables(struct option *longs, char *letters)
+static enum options_next complain(int found, char **words)
 {
-    int n = 0;
-    *letters++ = ':';
-    for (int i = 0; i < ROW_COUNT; i++) {
-        const struct option_row *row = &rows[i];
-        if (row->name == NULL)
-            continue;
-        longs[n++] =
-            (struct option){row->name, row->argument != NULL ? required_argument : no_argument,
-                            NULL, row->letter != 0 ? row->letter : FIRST_LONG + i};
-        if (row->letter == 0)
-            continue;
-        *letters++ = row->letter;
-        if (row->argument != NULL)
-            *letters++ = ':';
-    }
-    *letters = '\0';
-    longs[n] = (struct option){NULL, 0, NULL, 0};
-}
+    char text[128];
 
-static const struct option_row *row_of(int found)
-{
-    for (int i = 0; i < ROW_COUNT; i++)
-        if (rows[i].name != NULL &&
-            found == (rows[i].letter != 0 ? rows[i].letter : FIRST_LONG + i))
-            return &rows[i];
-    return NULL;
-}
-
-static enum options_next complain(int found, char **argv)
-{
-    const char *word = argv[optind - 1];
-    const struct option_row *row = row_of(optopt);
-    if (found == ':')
-        return options_wrong("a value is missing after %s", word);
-    if (row != NULL && strncmp(word, "--", 2) == 0)
-        return options_wrong("--%s takes no value", row->name);
-    if (optopt != 0 && optopt < FIRST_LONG)
-        return options_wrong("unknown option -%c", optopt);
-    return options_wrong("unknown option %s", word);
+    option_rows_complaint(rows, ROW_COUNT, found, words, text, sizeof text);
+    return options_wrong("%s", text);
 }
 
 static enum options_next take(struct options *options, const struct option_row *row)
@@ -366,12 +308,12 @@ static enum options_next take(struct options *options, const struct option_row *
 static enum options_next parse_words(struct options *options, int count, char **words)
 {
     struct option longs[ROW_COUNT + 1];
-    char letters[2 * ROW_COUNT + 2];
+    char letters[2 * ROW_COUNT + 4];
     int found;
 
-    make_tables(longs, letters);
+    option_rows_tables(rows, ROW_COUNT, ":", longs, letters);
     while ((found = getopt_long(count, words, letters, longs, NULL)) != -1) {
-        const struct option_row *row = row_of(found);
+        const struct option_row *row = option_rows_find(rows, ROW_COUNT, found);
         if (row == NULL || found == ':')
             return complain(found, words);
         enum options_next next = take(options, row);

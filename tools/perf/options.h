@@ -11,6 +11,8 @@
 
 #include <sparring/sparring.h>
 
+#include "compress/codec.h"
+
 enum kind {
     KIND_ALLREDUCE,
     KIND_REDUCE_SCATTER,
@@ -64,8 +66,8 @@ enum options_next options_parse(struct options *options, int argc, char **argv);
 
 /* The collective whose algorithms a kind runs: "sparse_allreduce" for a compressed one. */
 const char *kind_algorithms(const struct options *options);
-/* Is the codec one that sends every element ("none", "fp16", ...)? */
-bool codec_is_dense(const char *codec);
+/* What the codec string stands for. */
+struct spr_codec_kind codec_kind(const char *codec);
 /* The pattern as given. */
 const char *pattern_name(const struct options *options);
 

@@ -35,22 +35,22 @@ enum options_next options_wrong(const char *format, ...)
     return OPTIONS_WRONG;
 }
 
-bool codec_is_dense(const char *codec)
+struct spr_codec_kind codec_kind(const char *codec)
 {
-    /* Only the selection can leave elements out, and it comes first. */
-    static const char *const dense[] = {"none", "fp32", "fp16", "bf16"};
-    size_t length = strcspn(codec, ":+");
-    for (size_t i = 0; i < SPR_ARRAY_LEN(dense); i++)
-        if (strlen(dense[i]) == length && strncmp(codec, dense[i], length) == 0)
-            return strchr(codec, '+') == NULL || codec_is_dense(strchr(codec, '+') + 1);
-    return false;
+    /* One that makes no sense is refused when it is made, with a text. */
+    struct spr_codec_kind kind = {.dense = true, .conserves = true};
+    struct spr_error ignored = {0};
+
+    (void)spr_codec_kind_of(codec, &kind, &ignored);
+    return kind;
 }
 
 const char *kind_algorithms(const struct options *options)
 {
     if (options->kind != KIND_COMPRESSED)
         return kind_names[options->kind];
-    return kind_names[codec_is_dense(options->codec) ? KIND_ALLREDUCE : KIND_SPARSE];
+    struct spr_codec_kind kind = codec_kind(options->codec);
+    return kind_names[kind.dense && !kind.coded ? KIND_ALLREDUCE : KIND_SPARSE];
 }
 
 const char *pattern_name(const struct options *options)
@@ -88,7 +88,7 @@ static enum options_next check_codec(struct options *options)
     if (spr_codec_create(options->codec, &layout, 1, &codec) != SPR_OK)
         return options_wrong("--codec: %s", spr_last_error(NULL));
     spr_codec_destroy(codec);
-    if (options->density_count > 0 && (ratio != NULL || codec_is_dense(options->codec)))
+    if (options->density_count > 0 && (ratio != NULL || codec_kind(options->codec).dense))
         return options_wrong("--density and the codec '%s' exclude each other", options->codec);
     if (ratio != NULL) {
         char text[32];

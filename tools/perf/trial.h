@@ -77,7 +77,7 @@ struct trial {
     float *dense;
     size_t entries; /* over all ranks */
     /* Compressed: */
-    char codec_spec[128];
+    char codec_spec[512];
     spr_codec *codec;
     float *gradient, *master; /* what is reduced in place, and what it starts from */
 };

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tools/run/options.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/run/parse.h"
+#include "tools/option_rows.h"
 
 /* Takes the value of one option. Returns NULL, or what the option wants to see. */
-typedef const char *take_fn(struct options *options, const char *value);
 
 static const char *take_ranks(struct options *options, const char *value)
 {
@@ -127,13 +126,7 @@ static const char *take_remote_shell(struct options *options, const char *value)
 }
 
 /* getopt's table and --help are both made from this one. A row without a name is a heading. */
-static const struct option_row {
-    const char *name;
-    char letter;
-    const char *argument; /* NULL = takes none */
-    take_fn *take;        /* NULL = handled by options_parse */
-    const char *help;     /* lines separated by \n */
-} rows[] = {
+static const struct option_row rows[] = {
     {NULL, 0, NULL, NULL, "Ranks"},
     {"ranks", 'n', "N", take_ranks, "how many ranks to start"},
     {"tag", 't', NULL, take_tag, "prefix each line of output with \"[rank] \""},
@@ -164,28 +157,13 @@ static const struct option_row {
     {"version", 'V', NULL, NULL, "print the version"},
 };
 
-enum { ROW_COUNT = sizeof rows / sizeof rows[0], FIRST_LONG = 256 };
+enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
 
 static void print_help(void)
 {
     puts("Usage: sparring-run -n N [options] -- PROGRAM [ARGUMENTS]\n"
          "Starts N ranks of a job, here, on emulated hosts or on other machines.");
-    for (int i = 0; i < ROW_COUNT; i++) {
-        const struct option_row *row = &rows[i];
-        if (row->name == NULL) {
-            printf("\n%s:\n", row->help);
-            continue;
-        }
-        char left[64];
-        snprintf(left, sizeof left, "%c%c%s --%s%s%s", row->letter != 0 ? '-' : ' ',
-                 row->letter != 0 ? row->letter : ' ', row->letter != 0 ? "," : " ", row->name,
-                 row->argument != NULL ? " " : "", row->argument != NULL ? row->argument : "");
-        for (const char *line = row->help; *line != '\0';) {
-            int length = (int)strcspn(line, "\n");
-            printf("  %-27s %.*s\n", line == row->help ? left : "", length, line);
-            line += length + (line[length] == '\n');
-        }
-    }
+    option_rows_print(rows, ROW_COUNT, 27);
     puts("\nThe exit code is that of the rank that failed first (128 + signal), 0 when none did.");
 }
 
@@ -239,39 +217,12 @@ static enum options_next take(struct options *options, const struct option_row *
     return OPTIONS_WRONG;
 }
 
-static void make_getopt_tables(struct option *longs, char *letters)
-{
-    *letters++ = '+'; /* the first word that is no option is the program */
-    *letters++ = ':';
-    for (int i = 0; i < ROW_COUNT; i++) {
-        if (rows[i].name == NULL)
-            continue;
-        int has = rows[i].argument != NULL ? required_argument : no_argument;
-        *longs++ = (struct option){rows[i].name, has, NULL, FIRST_LONG + i};
-        if (rows[i].letter == 0)
-            continue;
-        *letters++ = rows[i].letter;
-        if (rows[i].argument != NULL)
-            *letters++ = ':';
-    }
-    *longs = (struct option){0};
-    *letters = '\0';
-}
-
-static const struct option_row *find_row(int code)
-{
-    for (int i = 0; i < ROW_COUNT; i++) {
-        if (rows[i].name != NULL && (code == FIRST_LONG + i || code == rows[i].letter))
-            return &rows[i];
-    }
-    return NULL;
-}
-
 enum options_next options_parse(struct options *options, int argc, char **argv)
 {
     struct option longs[ROW_COUNT + 1];
-    char letters[2 * ROW_COUNT + 3];
-    make_getopt_tables(longs, letters);
+    char letters[2 * ROW_COUNT + 4];
+    /* The first word that is no option is the program. */
+    option_rows_tables(rows, ROW_COUNT, "+:", longs, letters);
     *options = (struct options){0};
     opterr = 0;
     for (;;) {
@@ -279,7 +230,7 @@ enum options_next options_parse(struct options *options, int argc, char **argv)
         int code = getopt_long(argc, argv, letters, longs, NULL);
         if (code == -1)
             break;
-        const struct option_row *row = find_row(code);
+        const struct option_row *row = option_rows_find(rows, ROW_COUNT, code);
         char letter[] = {'-', (char)optopt, '\0'};
         bool is_long = at < argc && strncmp(argv[at], "--", 2) == 0;
         if (code == ':')

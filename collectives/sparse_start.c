@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * A sparse allreduce begins: blocks of the vector, memory for chunks in both directions, scratch.
+ * And it ends: memory goes back.
+ */
+#include "collectives/sparse.h"
+
+static char *buffer_get(spr_request *rq)
+{
+    const struct spr_sparse_state *s = rq->state;
+
+    return s->chunk_bytes <= SPR_SPARSE_SMALL_BYTES ? spr_arena_buffer(&rq->arena, s->chunk_bytes)
+                                                    : spr_comm_buffer_get(rq->comm);
+}
+
+static void buffer_put(spr_request *rq, char *buffer)
+{
+    const struct spr_sparse_state *s = rq->state;
+
+    if (s->chunk_bytes > SPR_SPARSE_SMALL_BYTES)
+        spr_comm_buffer_put(rq->comm, buffer);
+}
+
+static bool make_streams(spr_request *rq, struct spr_stream **streams)
+{
+    size_t size = (size_t)rq->comm->size;
+
+    *streams = spr_arena_alloc(&rq->arena, size * sizeof **streams);
+    if (!*streams)
+        return false;
+    for (size_t r = 0; r < size; r++) {
+        for (int i = 0; i < SPR_SPARSE_AHEAD; i++) {
+            if (r == (size_t)rq->comm->rank)
+                continue;
+            (*streams)[r].buffer[i] = buffer_get(rq);
+            if (!(*streams)[r].buffer[i])
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool make_senders(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+    size_t size = (size_t)rq->comm->size;
+
+    s->sent_windows = spr_arena_alloc(&rq->arena, size * sizeof *s->sent_windows);
+    s->sent_chunks = spr_arena_alloc(&rq->arena, size * sizeof *s->sent_chunks);
+    s->to_owner = spr_arena_alloc(&rq->arena, size * sizeof *s->to_owner);
+    s->to_owner_buffer = spr_arena_alloc(&rq->arena, size * sizeof *s->to_owner_buffer);
+    if (!s->sent_windows || !s->sent_chunks || !s->to_owner || !s->to_owner_buffer)
+        return false;
+    for (size_t r = 0; r < size; r++) {
+        if (r != (size_t)rq->comm->rank && !(s->to_owner_buffer[r] = buffer_get(rq)))
+            return false;
+    }
+    for (int i = 0; i < SPR_SPARSE_UNIONS; i++) {
+        s->slots[i].buffer = buffer_get(rq);
+        s->slots[i].out = spr_arena_alloc(&rq->arena, size * sizeof *s->slots[i].out);
+        if (!s->slots[i].buffer || !s->slots[i].out)
+            return false;
+    }
+    return true;
+}
+
+static bool make_work_space(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+    /* A vector of one window per owner is sent in one chunk. */
+    size_t max_entries =
+        s->most_windows == 1 ? s->span : SPR_WINDOW + SPR_SPARSE_TARGET_BYTES / 6 + 64;
+    size_t scratch = spr_chunk_writer_scratch(s->most_windows, max_entries);
+    void *union_scratch = spr_arena_alloc(&rq->arena, scratch);
+    size_t size = (size_t)rq->comm->size;
+
+    s->writer_scratch = spr_arena_alloc(&rq->arena, scratch);
+    s->accumulator = spr_arena_alloc(&rq->arena, s->span * sizeof(float));
+    s->touched = spr_arena_alloc(&rq->arena, s->span / 8);
+    s->kept = spr_arena_alloc(&rq->arena, size * sizeof(struct spr_kept *));
+    s->kept_tail = spr_arena_alloc(&rq->arena, size * sizeof(struct spr_kept *));
+    if (!union_scratch || !s->writer_scratch || !s->accumulator || !s->touched || !s->kept ||
+        !s->kept_tail)
+        return false;
+    spr_chunk_writer_init(&s->writer, &s->blocks, 0, s->most_windows, max_entries,
+                          s->writer_scratch);
+    spr_chunk_writer_init(&s->union_writer, &s->blocks, (uint32_t)rq->comm->rank, s->most_windows,
+                          max_entries, union_scratch);
+    spr_chunk_writer_begin(&s->union_writer, 0);
+    return true;
+}
+
+void spr_sparse_cleanup(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+
+    for (int r = 0; r < rq->comm->size; r++) {
+        struct spr_stream *streams[] = {s->contributions ? &s->contributions[r] : NULL,
+                                        s->unions ? &s->unions[r] : NULL};
+        for (size_t k = 0; k < SPR_ARRAY_LEN(streams); k++)
+            for (int i = 0; streams[k] && i < SPR_SPARSE_AHEAD; i++) {
+                if (streams[k]->in[i].state == SPR_IN_ARRIVED)
+                    spr_in_release(&streams[k]->in[i]);
+                buffer_put(rq, streams[k]->buffer[i]);
+            }
+        if (s->to_owner_buffer)
+            buffer_put(rq, s->to_owner_buffer[r]);
+    }
+    for (int i = 0; i < SPR_SPARSE_UNIONS; i++)
+        buffer_put(rq, s->slots[i].buffer);
+}
+
+/* Of the largest chunk. A vector of one window per owner is sent in one. */
+static size_t chunk_bytes(const spr_request *rq)
+{
+    const struct spr_sparse_state *s = rq->state;
+    size_t plain, coded;
+
+    if (s->most_windows > 1)
+        return SPR_FRAME_MAX_PAYLOAD;
+    plain = spr_chunk_bytes(SPR_CHUNK_BITMAP, SPR_V_FP32, 1, s->span, s->span / 64, s->span);
+    if (rq->plan.vtype != SPR_V_CODED)
+        return plain;
+    coded = spr_chunk_bytes(SPR_CHUNK_BITMAP, SPR_V_CODED, 1, s->span, s->span / 64, s->span) + 4 +
+            spr_coding_bound(&s->coding, s->span);
+    return spr_max_size(plain, coded);
+}
+
+/* What is sent: a list, whose blocks are found, or a vector. */
+static spr_status take_input(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+    const struct spr_plan *plan = &rq->plan;
+    size_t blocks = spr_blocks_count(&s->blocks);
+
+    if (!plan->index && plan->vtype == SPR_V_CODED)
+        return SPR_OK;
+    s->offsets = spr_arena_alloc(&rq->arena, (blocks + 1) * sizeof *s->offsets);
+    if (!s->offsets)
+        return SPR_ERR_NOMEM;
+    if (!spr_blocks_offsets(&s->blocks, plan->index, plan->entries, s->offsets))
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, rq->comm->rank,
+                             "rank %d: sparse indices must be sorted, unique and below %zu",
+                             rq->comm->rank, plan->count);
+    return SPR_OK;
+}
+
+static bool make_coding(spr_request *rq)
+{
+    struct spr_coding *c = &((struct spr_sparse_state *)rq->state)->coding;
+    size_t values = ((struct spr_sparse_state *)rq->state)->span + 16;
+
+    if (rq->plan.vtype != SPR_V_CODED)
+        return true;
+    c->values = spr_arena_buffer(&rq->arena, values * sizeof *c->values);
+    c->image = spr_arena_buffer(&rq->arena, spr_coding_bound(c, values));
+    return c->values && c->image;
+}
+
+spr_status spr_sparse_start(spr_request *rq)
+{
+    struct spr_sparse_state *s = spr_arena_alloc(&rq->arena, sizeof *s);
+    const struct spr_plan *plan = &rq->plan;
+    spr_status status;
+    uint32_t most;
+
+    if (!s)
+        return SPR_ERR_NOMEM;
+    rq->state = s;
+    s->blocks = spr_blocks_choose(plan->count, (uint32_t)rq->comm->size);
+    s->windows = spr_blocks_windows(&s->blocks, (uint32_t)rq->comm->rank);
+    /* Owner 0 has the most and the longest. */
+    most = spr_blocks_windows(&s->blocks, 0);
+    s->most_windows = (uint32_t)spr_min_size(spr_max_size(most, 1), SPR_SPARSE_MAX_WINDOWS);
+    s->span = most ? spr_blocks_window_len(&s->blocks, 0, 0) : 1;
+    s->span = (uint32_t)spr_align_up(s->span, 64);
+    s->coding = plan->coding;
+    s->chunk_bytes = chunk_bytes(rq);
+    status = take_input(rq);
+    if (status)
+        return status;
+    if (!make_coding(rq) || !make_work_space(rq) || !make_senders(rq) ||
+        !make_streams(rq, &s->contributions) || !make_streams(rq, &s->unions)) {
+        spr_sparse_cleanup(rq);
+        return SPR_ERR_NOMEM;
+    }
+    for (int r = 0; r < rq->comm->size; r++)
+        s->unions[r].last = spr_blocks_windows(&s->blocks, (uint32_t)r) == 0;
+    rq->comm->counters.last_reduce_scatter_ns = 0;
+    return SPR_OK;
+}

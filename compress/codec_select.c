@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Selections that send a list: any selector (compress/select/) with any rule of error feedback. The
+ * number of steps begun is what random positions and the warm-up go by.
+ *
+ * The values before rounding are kept until the next step is committed, and so are the velocities
+ * that were cleared: an abort and a revoke put exactly these back. Where a later step is in the
+ * residual by then, what was sent is added, and the velocity is left as that step has made it.
+ */
+#include "compress/codec_internal.h"
+
+#include <string.h>
+
+#include "base/util.h"
+#include "compress/select/select.h"
+
+_Static_assert(sizeof(struct spr_feedback_options) <= SPR_SELECT_OPTION_BYTES, "options fit");
+
+/* What a step sends. */
+struct list {
+    uint32_t *index;
+    float *exact;    /* before rounding */
+    float *sent;     /* after it; the same array when rounding changes nothing */
+    float *velocity; /* what was cleared; NULL: there is none */
+    size_t count;
+};
+
+/* Workspace: this, then the arrays it points to. */
+struct select {
+    struct list list[2]; /* by slot */
+    void *scratch;
+};
+
+static bool has_feedback(const spr_codec *codec)
+{
+    return spr_codec_feedback(codec)->rule != SPR_FEEDBACK_OFF;
+}
+
+static bool conserves(const spr_codec *codec)
+{
+    return spr_codec_feedback(codec)->rule == SPR_FEEDBACK_PLAIN &&
+           spr_codec_feedback(codec)->clip == 0;
+}
+
+/* Those of the selector for a step, which may have a ratio of its own: warm-up. */
+static void options_of(const spr_codec *codec, uint64_t step, unsigned char *options)
+{
+    const struct spr_selector *selector = codec->selection->selector;
+    const struct spr_feedback_options *f = spr_codec_feedback(codec);
+    const struct spr_opt *row = spr_opt_find(selector->options, selector->option_count, "ratio");
+
+    memcpy(options, codec->options, SPR_SELECT_OPTION_BYTES);
+    if (f->warmup == 0 || !row)
+        return;
+    const double *last = (const void *)(codec->options + row->offset);
+    double ratio = spr_feedback_warmup(step / (uint64_t)f->warmup, *last);
+    memcpy(options + row->offset, &ratio, sizeof(ratio));
+}
+
+static size_t list_bytes(const spr_codec *codec, const void *options)
+{
+    size_t most = spr_select_most(codec->selection->selector, options, codec->elements);
+
+    return spr_align_up((most + SPR_SELECT_SLACK) * sizeof(float), 64);
+}
+
+static size_t select_workspace(const spr_codec *codec)
+{
+    size_t arrays = 2u + !spr_codec_is_lossless(codec) + spr_codec_has_velocity(codec);
+    _Alignas(16) unsigned char options[SPR_SELECT_OPTION_BYTES];
+
+    options_of(codec, 0, options); /* the largest ratio */
+    return spr_align_up(sizeof(struct select), 64) + 2 * arrays * list_bytes(codec, options) +
+           spr_select_workspace(codec->selection->selector, options, codec->elements, 1);
+}
+
+static void select_init(spr_codec *codec)
+{
+    struct select *s = codec->workspace;
+    char *at = (char *)codec->workspace + spr_align_up(sizeof(*s), 64);
+    _Alignas(16) unsigned char options[SPR_SELECT_OPTION_BYTES];
+
+    options_of(codec, 0, options);
+    size_t bytes = list_bytes(codec, options);
+    for (int slot = 0; slot < 2; slot++) {
+        struct list *list = &s->list[slot];
+
+        list->index = (uint32_t *)(void *)at;
+        at += bytes;
+        list->exact = list->sent = (float *)(void *)at;
+        at += bytes;
+        if (!spr_codec_is_lossless(codec)) {
+            list->sent = (float *)(void *)at;
+            at += bytes;
+        }
+        if (spr_codec_has_velocity(codec)) {
+            list->velocity = (float *)(void *)at;
+            at += bytes;
+        }
+    }
+    s->scratch = at;
+}
+
+static struct list *list_of(const spr_codec *codec)
+{
+    return &((struct select *)codec->workspace)->list[codec->slot];
+}
+
+/* What rounding lost goes back, where selection has left zeros. */
+static void keep_rest(spr_codec *codec)
+{
+    const struct list *list = list_of(codec);
+
+    for (size_t i = 0; i < list->count; i++) {
+        float *r = &codec->residual[list->index[i]];
+        *r = spr_codec_rest(codec->beneath ? *r : list->exact[i], list->sent[i]);
+    }
+}
+
+/* Without masking, what is not finite would stay for ever. */
+static void clear_bad_velocity(const struct spr_feedback *f, const struct list *list)
+{
+    for (size_t i = 0; i < list->count && f->velocity; i++)
+        if (!isfinite(list->exact[i]))
+            f->velocity[list->index[i]] = 0;
+}
+
+static void fill_step(const spr_codec *codec, struct spr_codec_step *step)
+{
+    const struct list *list = list_of(codec);
+
+    step->index = list->index;
+    step->value = codec->vtype == SPR_V_CODED ? list->exact : list->sent;
+    step->count = list->count;
+}
+
+static void quantise(const spr_codec *codec)
+{
+    const struct list *list = list_of(codec);
+
+    spr_codec_quantise(codec, codec->slot, list->index, list->exact, list->count, SPR_DECODE_SET,
+                       list->sent);
+}
+
+static void select_begin(spr_codec *codec, const float *gradient, struct spr_codec_step *step)
+{
+    struct list *list = list_of(codec);
+    uint64_t number = codec->sent_as[codec->slot].step;
+    bool feedback = has_feedback(codec);
+    struct spr_feedback f = spr_codec_feedback_of(codec, gradient);
+    _Alignas(16) unsigned char options[SPR_SELECT_OPTION_BYTES];
+    struct spr_select s = {
+        .selector = codec->selection->selector,
+        .options = options,
+        .x = gradient,
+        .feedback = feedback ? &f : NULL,
+        .n = codec->elements,
+        .slices = 1,
+        .seed = codec->hash,
+        .step = number,
+        .state = &codec->select,
+        .index = list->index,
+        .value = list->exact,
+        .velocity = list->velocity,
+        .workspace = ((struct select *)codec->workspace)->scratch,
+    };
+
+    options_of(codec, number, options);
+    spr_select_run(&s);
+    list->count = s.count;
+    if (!spr_codec_is_lossless(codec))
+        quantise(codec);
+    if (feedback) {
+        codec->residual_zero = false;
+        clear_bad_velocity(&f, list);
+        if (!spr_codec_is_lossless(codec))
+            keep_rest(codec);
+    }
+    fill_step(codec, step);
+}
+
+static void select_replay(spr_codec *codec, struct spr_codec_step *step)
+{
+    const struct list *list = list_of(codec);
+
+    if (codec->vtype == SPR_V_CODED)
+        quantise(codec); /* the place may be another */
+    if (has_feedback(codec)) {
+        struct spr_feedback f = spr_codec_feedback_of(codec, NULL);
+
+        if (!codec->beneath) {
+            spr_feedback_take(&f, list->index, list->count, NULL);
+            clear_bad_velocity(&f, list);
+        }
+        keep_rest(codec);
+    }
+    fill_step(codec, step);
+}
+
+static void select_commit(spr_codec *codec) { (void)codec; }
+
+/* Of a step that is committed, too: its list has been out of the residual since it began. */
+static void put_back(spr_codec *codec)
+{
+    const struct list *list = list_of(codec);
+    struct spr_feedback f = spr_codec_feedback_of(codec, NULL);
+
+    if (!has_feedback(codec))
+        return;
+    if (!codec->beneath)
+        spr_feedback_put_back(&f, list->index, list->exact, list->velocity, list->count);
+    else
+        for (size_t i = 0; i < list->count; i++)
+            codec->residual[list->index[i]] += list->sent[i];
+}
+
+const struct spr_codec_steps spr_codec_select = {
+    .workspace = select_workspace,
+    .conserves = conserves,
+    .init = select_init,
+    .begin = select_begin,
+    .replay = select_replay,
+    .commit = select_commit,
+    .abort = put_back,
+    .revoke = put_back,
+};

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * The registry of selections: everything, one per selector, and names for combinations with a rule
+ * of error feedback that a paper describes.
+ */
+#include <string.h>
+
+#include "compress/codec_internal.h"
+#include "compress/select/selectors.h"
+
+#define BY(selector_)                                                                              \
+    {                                                                                              \
+        .name = #selector_, .selector = &spr_selector_##selector_, .steps = &spr_codec_select      \
+    }
+
+const struct spr_codec_selection spr_codec_selections[] = {
+    {.name = "none", .doc = "every element, as a dense vector", .steps = &spr_codec_whole},
+    BY(topk),
+    BY(accumulate),
+    BY(threshold),
+    BY(sampled),
+    BY(reuse),
+    BY(block),
+    BY(random),
+    {
+        .name = "dgc",
+        .doc = "deep gradient compression: topk with feedback=momentum and what belongs to it",
+        .paper = "Lin et al. 2018, Deep Gradient Compression: reducing the communication bandwidth "
+                 "for distributed training",
+        .selector = &spr_selector_topk,
+        .ratio = "0.001",
+        .feedback = "momentum",
+        .steps = &spr_codec_select,
+    },
+    {
+        .name = "onebit",
+        .doc = "1-bit SGD: all signs, with feedback=momentum, without which it needs a lower rate",
+        .paper = "Seide et al. 2014, 1-bit stochastic gradient descent; momentum before the coder: "
+                 "Tang et al. 2021, 1-bit Adam",
+        .coder = &spr_value_sign,
+        .feedback = "momentum",
+        .steps = &spr_codec_whole,
+    },
+    {.name = NULL},
+};
+
+const char *spr_codec_selection_doc(const struct spr_codec_selection *s)
+{
+    return s->doc ? s->doc : s->selector->doc;
+}
+
+const char *spr_codec_selection_paper(const struct spr_codec_selection *s)
+{
+    return s->paper || !s->selector ? s->paper : s->selector->paper;
+}
+
+static struct spr_opt with_default(struct spr_opt row, const char *name, const char *value)
+{
+    if (value && strcmp(row.name, name) == 0)
+        row.default_value = value;
+    return row;
+}
+
+size_t spr_codec_selection_options(const struct spr_codec_selection *s,
+                                   struct spr_opt options[SPR_CODEC_OPTIONS_MAX])
+{
+    size_t n = 0, own = s->selector ? s->selector->option_count : 0;
+
+    for (size_t i = 0; i < own; i++)
+        options[n++] = with_default(s->selector->options[i], "ratio", s->ratio);
+    for (size_t i = 0; i < (s->selector ? SPR_FEEDBACK_OPTIONS : SPR_FEEDBACK_WHOLE_OPTIONS); i++) {
+        options[n] = with_default(spr_feedback_table[i], "feedback", s->feedback);
+        options[n++].offset += SPR_SELECT_OPTION_BYTES;
+    }
+    return n;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "compress/coding.h"
+
+size_t spr_coding_bound(const struct spr_coding *c, size_t n)
+{
+    return n > 0 ? c->coder->bound(c->options, n) : 0;
+}
+
+_Bool spr_coding_is_fixed(const struct spr_coding *c)
+{
+    return (c->coder->traits(c->options) & SPR_VALUES_FIXED) != 0;
+}
+
+/* Every position of every owner has a number of its own, so no two entries of a step draw the same.
+ */
+static struct spr_draw draw_of(const struct spr_coding *c, const struct spr_blocks *b,
+                               uint32_t owner, uint32_t w)
+{
+    uint64_t window = (uint64_t)owner * spr_blocks_windows(b, 0) + w;
+
+    return spr_draw(c->seed, window << SPR_WINDOW_LOG2);
+}
+
+size_t spr_coding_encode(const struct spr_coding *c, const struct spr_blocks *b, uint32_t owner,
+                         uint32_t w, const float *val, size_t n, void *out)
+{
+    struct spr_draw draw = draw_of(c, b, owner, w);
+
+    return n > 0 ? c->coder->encode(c->options, &draw, val, n, out) : 0;
+}
+
+void spr_coding_round(const struct spr_coding *c, const struct spr_blocks *b, uint32_t owner,
+                      uint32_t w, float *val, size_t n)
+{
+    if (n == 0)
+        return;
+    spr_coding_encode(c, b, owner, w, val, n, c->image);
+    c->coder->decode(c->options, c->image, n, SPR_DECODE_SET, val);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Kernels of the value coders (compress/values/): statistics of a group, quantising it, packing the
+ * codes, and the way back.
+ *
+ * The scalar table is the specification; every other table gives the same bits. Groups have at most
+ * SPR_VALUES_GROUP_MAX elements. Lengths are arbitrary, floats need the alignment of a float, codes
+ * none but where they are uint16_t. Magnitudes are as in kernels.h.
+ *
+ * Sums have a fixed order, so that every instruction set can give it: element i goes to lane i mod
+ * SPR_SUM_LANES, in order, then the upper half of the lanes is added to the lower until one is
+ * left.
+ */
+#ifndef SPR_COMPRESS_KERNELS_VALUES_H
+#define SPR_COMPRESS_KERNELS_VALUES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SPR_VALUES_GROUP_MAX 4096u
+#define SPR_SUM_LANES 32
+
+/* What becomes of a decoded value v. */
+enum spr_decode {
+    SPR_DECODE_SET, /* out = v */
+    SPR_DECODE_ADD, /* out += v */
+    SPR_DECODE_TAKE /* out -= v: a residual gives away what was sent */
+};
+
+/* A random number per element, a function of (key, index of the element) alone. */
+struct spr_draw {
+    uint32_t key[2]; /* of the seed: spr_draw() in compress/values/values.h */
+    uint64_t first;  /* index of element 0; counts modulo 2^33 */
+};
+
+/* code = round(x * inverse), kept within -limit..limit; decoded: code * scale. */
+struct spr_quantiser {
+    float inverse, scale, limit;
+};
+
+/* 16 random bits of element i. The hash is lowbias32 (C. Wellons, "Prospecting for hash functions",
+ * 2018), keyed before and between its rounds; one value serves two elements, eight apart, which are
+ * the two halves of 16 lanes. */
+static inline uint32_t spr_draw_bits(const struct spr_draw *draw, uint64_t i)
+{
+    uint32_t x = ((uint32_t)(i >> 1) & ~7u) | ((uint32_t)i & 7u);
+
+    x ^= draw->key[0];
+    x ^= x >> 16;
+    x *= 0x7feb352du;
+    x ^= x >> 15;
+    x += draw->key[1];
+    x *= 0x846ca68bu;
+    x ^= x >> 16;
+    return i & 8 ? x >> 16 : x & 0xffffu;
+}
+
+struct spr_values_kernels {
+    const char *name;
+
+    /* r[i] += g[i] */
+    void (*add)(float *r, const float *g, size_t n);
+    /* Largest magnitude, 0 of none. */
+    uint32_t (*largest)(const float *x, size_t n);
+    /* Sum of |x|. */
+    float (*sum_abs)(const float *x, size_t n);
+    /* Sum of those with a clear sign bit, and of the others. */
+    void (*sum_sides)(const float *x, size_t n, float sum[2]);
+    /* Sum of x and of x * x. */
+    void (*sum_squares)(const float *x, size_t n, float sum[2]);
+
+    /* All x finite. To the nearest, even in the middle. */
+    void (*nearest8)(const float *x, size_t n, const struct spr_quantiser *q, int8_t *code);
+    void (*nearest16)(const float *x, size_t n, const struct spr_quantiser *q, int16_t *code);
+    /* floor((nearest(x * inverse * 2^16) + 16 random bits) / 2^16): up with the probability of the
+     * fraction, within 2^-17. */
+    void (*random8)(const float *x, size_t n, const struct spr_quantiser *q,
+                    const struct spr_draw *draw, int8_t *code);
+    void (*decode8)(const int8_t *code, size_t n, float scale, enum spr_decode how, float *out);
+    void (*decode16)(const int16_t *code, size_t n, float scale, enum spr_decode how, float *out);
+
+    /* The low `width` bits of every code, put side by side from bit 0 of byte 0 on; (n * width + 7)
+     * / 8 bytes. unpack extends the sign. width 1..8, and 1..16. */
+    void (*pack8)(const int8_t *code, size_t n, unsigned width, uint8_t *out);
+    void (*pack16)(const int16_t *code, size_t n, unsigned width, uint8_t *out);
+    void (*unpack8)(const uint8_t *in, size_t n, unsigned width, int8_t *code);
+    void (*unpack16)(const uint8_t *in, size_t n, unsigned width, int16_t *code);
+
+    /* Bit i of out: the sign bit of x[i]; (n + 7) / 8 bytes. */
+    void (*signs)(const float *x, size_t n, uint8_t *out);
+    /* v = value[bit i] */
+    void (*decode_signs)(const uint8_t *bits, size_t n, const float value[2], enum spr_decode how,
+                         float *out);
+
+    /* Exponent of a power of two next to |x|: the upper one with the probability of the fraction,
+     * within 2^-17, but never that of infinity; 255 for NaN and Inf. */
+    void (*natural)(const float *x, size_t n, const struct spr_draw *draw, uint8_t *exponent);
+    /* v = +-2^(exponent - 127), +-0 for 0, NaN for 255. TAKE leaves 0 where out is not finite. */
+    void (*decode_natural)(const uint8_t *exponent, const uint8_t *signs, size_t n,
+                           enum spr_decode how, float *out);
+
+    /* As in compress/value.h, but what is finite stays so: the largest finite value stands in.
+     * Decoding: TAKE leaves 0 where out is not finite. */
+    void (*fp16_encode)(const float *x, size_t n, uint16_t *out);
+    void (*bf16_encode)(const float *x, size_t n, uint16_t *out);
+    void (*fp16_decode)(const uint16_t *in, size_t n, enum spr_decode how, float *out);
+    void (*bf16_decode)(const uint16_t *in, size_t n, enum spr_decode how, float *out);
+
+    /* Copies past the caches where it can; other threads see it after fence(). */
+    void (*stream)(const void *in, size_t bytes, void *out);
+    void (*fence)(void);
+};
+
+extern const struct spr_values_kernels spr_values_kernels_scalar;
+extern const struct spr_values_kernels spr_values_kernels_avx2; /* only with HAVE_X86 */
+
+/* The best table for this CPU (spr_cpu_features()). */
+const struct spr_values_kernels *spr_values_kernels(void);
+
+/* lane[0] = the sum of all SPR_SUM_LANES, in the order above. */
+static inline float spr_sum_lanes(float *lane)
+{
+    for (int width = SPR_SUM_LANES / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; i++)
+            lane[i] += lane[i + width];
+    return lane[0];
+}
+
+#endif

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * What the AVX2 files of the value coders share. Only for files that are compiled for AVX2.
+ */
+#ifndef SPR_COMPRESS_KERNELS_VALUES_AVX2_H
+#define SPR_COMPRESS_KERNELS_VALUES_AVX2_H
+
+#include <stdbool.h>
+
+#include "compress/kernels/lanes_avx2.h"
+#include "compress/kernels/values.h"
+
+/* What a vector has left for the scalar kernels, and tables that both files fill. */
+extern const struct spr_values_kernels spr_values_kernels_scalar;
+
+/* `how` is a constant where this is inlined. */
+static inline __attribute__((always_inline)) void spr_apply8(float *out, __m256 v,
+                                                             enum spr_decode how)
+{
+    if (how == SPR_DECODE_ADD)
+        v = _mm256_add_ps(_mm256_loadu_ps(out), v);
+    else if (how == SPR_DECODE_TAKE)
+        v = _mm256_sub_ps(_mm256_loadu_ps(out), v);
+    _mm256_storeu_ps(out, v);
+}
+
+/* All ones in the lanes whose magnitude is that of Inf or NaN. */
+static inline __m256i spr_not_finite8(__m256i x)
+{
+    return _mm256_cmpgt_epi32(spr_magnitude8(x), _mm256_set1_epi32(0x7f7fffff));
+}
+
+/* The same where out may hold what is not finite. */
+static inline __attribute__((always_inline)) void spr_apply_finite8(float *out, __m256 v,
+                                                                    enum spr_decode how)
+{
+    if (how != SPR_DECODE_TAKE) {
+        spr_apply8(out, v, how);
+        return;
+    }
+    __m256 r = _mm256_loadu_ps(out), odd = _mm256_castsi256_ps(spr_not_finite8(spr_load8(out)));
+    _mm256_storeu_ps(out, _mm256_andnot_ps(odd, _mm256_sub_ps(r, v)));
+}
+
+/* spr_draw_bits() of 16 elements from a multiple of 16 on: those of the first eight are the lower
+ * halves of the lanes. */
+static inline __m256i spr_draw16(const struct spr_draw *draw, uint64_t i)
+{
+    const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    __m256i x = _mm256_add_epi32(_mm256_set1_epi32((int)(uint32_t)(i >> 1)), lanes);
+
+    x = _mm256_xor_si256(x, _mm256_set1_epi32((int)draw->key[0]));
+    x = _mm256_xor_si256(x, _mm256_srli_epi32(x, 16));
+    x = _mm256_mullo_epi32(x, _mm256_set1_epi32(0x7feb352d));
+    x = _mm256_xor_si256(x, _mm256_srli_epi32(x, 15));
+    x = _mm256_add_epi32(x, _mm256_set1_epi32((int)draw->key[1]));
+    x = _mm256_mullo_epi32(x, _mm256_set1_epi32((int)0x846ca68bu));
+    return _mm256_xor_si256(x, _mm256_srli_epi32(x, 16));
+}
+static inline __m256i spr_draw_lower(__m256i draws)
+{
+    return _mm256_and_si256(draws, _mm256_set1_epi32(0xffff));
+}
+static inline __m256i spr_draw_upper(__m256i draws) { return _mm256_srli_epi32(draws, 16); }
+/* Elements before the first whose index is a multiple of 16, at most n. */
+static inline size_t spr_draw_head(const struct spr_draw *draw, size_t n)
+{
+    size_t head = (size_t)(-draw->first & 15);
+
+    return head < n ? head : n;
+}
+static inline struct spr_draw spr_draw_after(const struct spr_draw *draw, size_t n)
+{
+    return (struct spr_draw){{draw->key[0], draw->key[1]}, draw->first + n};
+}
+
+/* The cache line of x[at], which a later call will read. A group is looked at several times while
+ * it is in L1, and memory would be idle meanwhile: it is asked for the group behind, a part in each
+ * pass. Behind the end of a vector this has no effect. */
+static inline void spr_ahead(const float *x, size_t at)
+{
+    _mm_prefetch((const char *)((uintptr_t)x + at * sizeof(*x)), _MM_HINT_T0);
+}
+
+/* Four vectors of codes as 32 bytes in order. */
+static inline __m256i spr_bytes32(__m256i a, __m256i b, __m256i c, __m256i d)
+{
+    __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+
+    return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+/* values_avx2.c */
+void spr_avx2_add(float *r, const float *g, size_t n);
+uint32_t spr_avx2_largest(const float *x, size_t n);
+float spr_avx2_sum_abs(const float *x, size_t n);
+void spr_avx2_sum_sides(const float *x, size_t n, float sum[2]);
+void spr_avx2_sum_squares(const float *x, size_t n, float sum[2]);
+void spr_avx2_nearest8(const float *x, size_t n, const struct spr_quantiser *q, int8_t *code);
+void spr_avx2_nearest16(const float *x, size_t n, const struct spr_quantiser *q, int16_t *code);
+void spr_avx2_random8(const float *x, size_t n, const struct spr_quantiser *q,
+                      const struct spr_draw *draw, int8_t *code);
+void spr_avx2_decode8(const int8_t *code, size_t n, float scale, enum spr_decode how, float *out);
+void spr_avx2_decode16(const int16_t *code, size_t n, float scale, enum spr_decode how, float *out);
+
+#endif

@@ -1,0 +1,254 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# sparring-codec as its users see it: what it lists, measures, writes, reads and refuses.
+set -uo pipefail
+top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
+top_builddir=${top_builddir:-$top_srcdir}
+codec=$top_builddir/tools/sparring-codec
+if ! command -v python3 >/dev/null; then
+    echo "skipped: no python3"
+    exit 77
+fi
+folder=$(mktemp -d)
+trap 'chmod -R u+rwx "$folder"; rm -rf "$folder"' EXIT
+failed=0
+
+# run OPTIONS...: sets code, and the files out and err.
+run() {
+    timeout 120 "$codec" "$@" </dev/null >"$folder/out" 2>"$folder/err"
+    code=$?
+    echo "sparring-codec $*: exit code $code"
+}
+fail() {
+    echo "FAILED: $1"
+    sed 's/^/    /' "$folder/out" "$folder/err" | head -n 60
+    failed=1
+}
+expect_code() { [ "$code" -eq "$1" ] || fail "exit code $code, not $1"; }
+# expect FILE PATTERN
+expect() { grep -qE -e "$2" "$folder/$1" || fail "'$2' is not in std$1"; }
+# refused CODE PATTERN OPTIONS...: one line on standard error, and nothing else.
+refused() {
+    local wanted=$1 pattern=$2
+    shift 2
+    run "$@"
+    expect_code "$wanted"
+    [ "$(wc -l <"$folder/err")" -eq 1 ] && [ ! -s "$folder/out" ] || fail "not one line on standard error"
+    expect err "^sparring-codec: .*$pattern"
+}
+json() { python3 -c "import json, math, sys
+data = json.load(open('$folder/json'))
+assert data['schema'] == 1 and data['command'][0].endswith('sparring-codec')
+$1" || fail "the JSON: $1"; }
+
+run --help
+expect_code 0
+expect out 'bench.*options'
+run --version
+expect_code 0
+expect out '^sparring-codec [0-9]'
+
+# ---- list: every codec that codec strings know, with its options.
+run list --json "$folder/json"
+expect_code 0
+json "assert {'value_coders', 'index_coders'} <= set(data['list'])
+assert all(data['list'].values())
+names = {entry['name'] for shelf in data['list'].values() for entry in shelf}
+assert {'topk', 'dgc', 'random', 'none', 'fp16', 'bf16'} <= names
+known = [line.split()[0] for line in open('$folder/out') if line.startswith('  ') and line[2] != ' ']
+assert set(known) == names, (known, names)
+topk = [e for shelf in data['list'].values() for e in shelf if e['name'] == 'topk'][0]
+assert {o['name'] for o in topk['options']} >= {'ratio'}"
+"$top_builddir/tools/sparring-perf" --codec help | sed -nE 's/^  ([a-z0-9]+) .*/\1/p' | sort >"$folder/perf"
+sed -nE 's/^  ([a-z0-9]+) .*/\1/p' "$folder/out" | sort >"$folder/list"
+[ -s "$folder/perf" ] && [ -z "$(comm -23 "$folder/perf" "$folder/list")" ] || fail "list lacks codecs"
+
+# ---- bench: all three files, and every row right.
+small=(bench --quick --triples 2 --time 50ms --elements 100000 -t 1)
+run "${small[@]}" --json "$folder/json" --csv "$folder/csv" --svg "$folder/svg"
+expect_code 0
+expect out '^# [0-9]+ rows, 0 failed'
+json "rows = data['rows']
+assert len(rows) >= 10 and all(row['failure'] is None and row['time_us'] > 0 for row in rows)
+assert all(row['reference'] in ('R1', 'E') and row['ratio'] > 0 for row in rows)
+import csv
+table = list(csv.DictReader(open('$folder/csv')))
+assert len(table) == len(rows)
+for a, b in zip(table, rows):
+    assert a['operation'] == b['operation'] and math.isclose(float(a['ratio']), b['ratio'], rel_tol=1e-6)
+import xml.dom.minidom
+plot = xml.dom.minidom.parse('$folder/svg/ratio-100000-normal.svg')
+assert len(plot.getElementsByTagName('rect')) == 1 + len(rows)"
+# Data that codecs should better not see, and vectors of few elements.
+run bench --quick --triples 1 --time 1ms --elements 1,2,1000,70000 --distribution all --density 0.1%,100% -t 1
+expect_code 0
+run "${small[@]}" --json -
+expect_code 0
+python3 -c 'import json, sys; json.load(sys.stdin)' <"$folder/out" || fail "standard output is not JSON only"
+# No goals are stated for vectors that a cache holds.
+run "${small[@]}" --goals
+expect_code 0
+expect out '^# 0 rows'
+# The same seed, the same data: nothing but times differs.
+for i in 1 2; do
+    run "${small[@]}" --seed 7 --csv "$folder/csv.$i"
+    cut -d, -f1,2,3,4,18,19 "$folder/csv.$i" >"$folder/figures.$i"
+done
+cmp -s "$folder/figures.1" "$folder/figures.2" || fail "bits and errors differ between runs"
+
+# A line, a run.
+printf '1%% select topk\n0.1 select topk\n0.1 select topk\nsave %s\n' "$folder/vector" |
+    "$codec" bench --lines -n 1000 >"$folder/out"
+[ "$(grep -cE '^[0-9.]+$' "$folder/out")" -eq 4 ] || fail "four lines, four times"
+[ "$(wc -c <"$folder/vector")" -eq 4000 ] || fail "the vector is not saved"
+
+# ---- compare
+run compare topk:ratio=1% topk:ratio=1%+fp16 -n 10000 --json "$folder/json"
+expect_code 0
+json "a, b = data['rows'][:2]
+assert a['codec'].startswith('topk') and b['codec'].endswith('fp16') and b['bytes'] < a['bytes']
+assert 0 < a['error'] < 1 and math.isclose(a['error'], b['error'], rel_tol=1e-3)
+assert len(data['rows']) == 6"
+# Coders of values, by themselves.
+run compare int8:group=256 int8:group=256,rounding=stochastic -n 10000 --json "$folder/json"
+expect_code 0
+json "a, b = data['rows'][:2]
+assert a['codec'] == 'int8:group=256,rounding=nearest' and a['bytes'] == b['bytes']
+assert 0 < a['error'] < b['error'] < 0.1"
+
+# ---- try: what is in the files is known, so the figures are.
+python3 - "$folder" <<'END'
+import struct, sys
+folder = sys.argv[1] + "/"
+
+def npy(name, descr, shape, data, order="False", version=1, length=None):
+    text = f"{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}"
+    text += " " * (-(len(text) + 11) % 64) + "\n"
+    size = len(text) if length is None else length
+    head = b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", size)
+    open(folder + name, "wb").write(head + text.encode() + data)
+
+values = [3.0, 0.0, -4.0] + [0.0] * 97
+npy("fp32.npy", "<f4", "(100,)", struct.pack("<100f", *values))
+npy("fp16.npy", "<f2", "(10, 10)", struct.pack("<100e", *values))
+npy("fp64.npy", "<f8", "(100,)", struct.pack("<100d", *values), version=2)
+open(folder + "raw.f32", "wb").write(struct.pack("<100f", *values))
+open(folder + "trace.f32", "wb").write(b"SPRTRACE" + struct.pack("<IIIIQ", 1, 0, 0, 1, 100) +
+                                       struct.pack("<100f", *values))
+npy("nan.npy", "<f4", "(3,)", struct.pack("<3f", 1, float("nan"), float("inf")))
+npy("zero.npy", "<f4", "(3,)", bytes(12))
+npy("spread.npy", "<f4", "(1000,)", struct.pack("<1000f", *[1 + i / 1000 for i in range(1000)]))
+
+npy("short.npy", "<f4", "(101,)", struct.pack("<100f", *values))
+npy("long.npy", "<f4", "(99,)", struct.pack("<100f", *values))
+npy("lies.npy", "<f4", "(1000000000, 1000000000)", bytes(400))
+npy("fortran.npy", "<f4", "(10, 10)", struct.pack("<100f", *values), order="True")
+npy("big-endian.npy", ">f4", "(100,)", bytes(400))
+npy("integers.npy", "<i8", "(50,)", bytes(400))
+npy("object.npy", "|O", "(1,)", bytes(400))
+npy("none.npy", "<f4", "(0,)", b"")
+npy("header.npy", "<f4", "(100,)", bytes(400), length=60000)
+npy("version.npy", "<f4", "(100,)", bytes(400), version=9)
+npy("shape.npy", "<f4", "(10,,)", bytes(400))
+open(folder + "keys.npy", "wb").write(b"\x93NUMPY\x01\x00\x0a\x00{'a': 'b'}" + bytes(400))
+open(folder + "magic.npy", "wb").write(b"\x93NUMPY")
+open(folder + "empty", "wb").close()
+open(folder + "odd", "wb").write(b"12345")
+open(folder + "trace-short", "wb").write(b"SPRTRACE" + struct.pack("<IIIIQ", 1, 0, 0, 1, 1 << 60) + bytes(8))
+open(folder + "huge", "wb").truncate(1 << 42)
+END
+for file in fp32.npy fp16.npy fp64.npy raw.f32 trace.f32; do
+    run try topk:ratio=1% "$folder/$file" --json "$folder/json"
+    expect_code 0
+    json "r = data['result']
+assert r['elements'] == 100 and r['largest'] == 4 and r['zeros'] == 98
+assert math.isclose(r['error'], 0.6) and math.isclose(r['cosine'], 0.8)
+assert r['recommendation']['codec'].startswith('topk:ratio=0.02')"
+done
+"$codec" try topk:ratio=1% - <"$folder/fp32.npy" >"$folder/out" || fail "standard input is not read"
+expect out '^recommendation: topk:ratio=0.02'
+run try none "$folder/nan.npy"
+expect_code 0
+expect out 'not finite 2$'
+expect out '^recommendation: none: 2 elements are NaN'
+run try fp16 "$folder/zero.npy"
+expect_code 0
+expect out '^recommendation: none: all elements are zero'
+run try fp16 "$folder/spread.npy"
+expect_code 0
+expect out '^recommendation: fp16: the energy is spread'
+
+# ---- One line each.
+refused 2 'a command is missing'
+refused 2 "unknown command 'frobnicate'" frobnicate
+refused 2 'unknown option --frobnicate' bench --frobnicate
+refused 2 '--density wants' bench --density 0
+refused 2 '--threads wants .*from 1 to' bench --threads 100000
+refused 2 '--distribution wants .*laplace' bench --distribution nonsense
+refused 2 '--elements wants' bench --elements 1M,,2M
+refused 2 "no operation has 'nonsense' in its name" bench --filter nonsense
+refused 2 'compare takes two codecs, not 1 word' compare topk
+refused 2 '--csv is not an option of list' list --csv "$folder/csv"
+refused 2 'unknown codec "nonsense"' compare topk nonsense
+refused 2 'unknown codec "nonsense"' try nonsense "$folder/fp32.npy"
+refused 2 'unknown option "levels"; int8 has group, rounding' try int8:levels=3 "$folder/fp32.npy"
+refused 2 'group' compare int8:group=0 fp16
+refused 1 'cannot be opened: No such file' try topk "$folder/missing"
+refused 1 'cannot be read: Is a directory' try topk "$folder"
+refused 1 'header says 101 elements, 404 bytes, and there are 400' try topk "$folder/short.npy"
+refused 1 'header says 99 elements' try topk "$folder/long.npy"
+refused 1 'more than 2\^32 elements' try topk "$folder/lies.npy"
+refused 1 'Fortran order' try topk "$folder/fortran.npy"
+refused 1 "elements are '>f4'" try topk "$folder/big-endian.npy"
+refused 1 "elements are '<i8'" try topk "$folder/integers.npy"
+refused 1 "elements are '.O'" try topk "$folder/object.npy"
+refused 1 'no elements' try topk "$folder/none.npy"
+refused 1 'ends beyond the file' try topk "$folder/header.npy"
+refused 1 'unknown version' try topk "$folder/version.npy"
+refused 1 'its shape' try topk "$folder/shape.npy"
+refused 1 'lacks descr' try topk "$folder/keys.npy"
+refused 1 'without a whole header' try topk "$folder/magic.npy"
+refused 1 'no elements' try topk "$folder/empty"
+refused 1 'no multiple of 4' try topk "$folder/odd"
+refused 1 'elements are more than' try topk "$folder/trace-short"
+refused 1 'elements are more than|of memory' try topk "$folder/huge"
+chmod 000 "$folder/raw.f32"
+if [ ! -r "$folder/raw.f32" ]; then
+    refused 1 'Permission denied' try topk "$folder/raw.f32"
+fi
+refused 1 'cannot write to .*No such file' "${small[@]}" --json "$folder/missing/json"
+run "${small[@]}" --filter read --csv /dev/full
+expect_code 1
+expect err '^sparring-codec: cannot write to /dev/full: No space left'
+run "${small[@]}" --filter read --svg "$folder/csv"
+expect_code 1
+expect err '^sparring-codec: cannot write to .*Not a directory'
+"$codec" list >/dev/full 2>"$folder/err"
+[ $? -eq 1 ] && [ "$(wc -l <"$folder/err")" -eq 1 ] || fail "a full standard output"
+
+# ---- bench/codec: a peer that is missing is a row that says what to do, and the run goes on.
+"$top_srcdir/bench/codec" --build "$top_builddir" --elements 20000 --triples 1 --python /nonexistent/python3 \
+    --json "$folder/json" >"$folder/out" 2>"$folder/err"
+code=$?
+expect_code 0
+expect out '^  torch.topk of magnitudes .*/nonexistent/python3: No such file.*tools/setup --bench$'
+python3 -c "import json
+rows = json.load(open('$folder/json'))['rows']
+assert len(rows) == 18 and all(row['error'] or row['ratio'] > 0 for row in rows)" || fail "the JSON of bench/codec"
+# One that ends, and one that lies.
+printf '#!/bin/sh\necho the reason >&2\nexit 3\n' >"$folder/python"
+chmod +x "$folder/python"
+"$top_srcdir/bench/codec" --build "$top_builddir" --elements 20000 --triples 1 --python "$folder/python" \
+    >"$folder/out" 2>"$folder/err"
+code=$?
+expect_code 0
+expect out '^  torch.topk of magnitudes .*the reason$'
+if [ -x "$top_builddir/bench/peer_select" ]; then
+    printf '#!/bin/sh\nwhile read -r line; do echo 1; done\n' >"$folder/python"
+    "$top_srcdir/bench/codec" --build "$top_builddir" --elements 20000 --triples 1 --python "$folder/python" \
+        >"$folder/out" 2>"$folder/err"
+    code=$?
+    expect_code 1
+    expect err '^codec: the peers select different elements$'
+fi
+exit "$failed"

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * sparring-codec: measures codecs, and tries them on gradients.
+ */
+#include <stdio.h>
+
+#include "tools/codec/commands.h"
+
+int main(int argc, char **argv)
+{
+    static int (*const run[COMMAND_COUNT])(const struct options *options) = {
+        [COMMAND_BENCH] = bench_run,
+        [COMMAND_COMPARE] = compare_run,
+        [COMMAND_TRY] = try_run,
+        [COMMAND_LIST] = list_run,
+    };
+    struct options options;
+    int code;
+
+    switch (options_parse(&options, argc, argv)) {
+    case OPTIONS_SHOWN:
+        code = 0;
+        break;
+    case OPTIONS_WRONG:
+        return 2;
+    default:
+        code = options.lines ? bench_lines(&options) : run[options.command](&options);
+        break;
+    }
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "sparring-codec: cannot write to standard output\n");
+        return 1;
+    }
+    return code;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * The command line of sparring-codec.
+ */
+#ifndef SPR_TOOLS_CODEC_OPTIONS_H
+#define SPR_TOOLS_CODEC_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tools/codec/data.h"
+
+enum command { COMMAND_BENCH, COMMAND_COMPARE, COMMAND_TRY, COMMAND_LIST, COMMAND_COUNT };
+
+enum { MAX_SIZES = 16, MAX_DENSITIES = 16, MAX_THREAD_COUNTS = 8, MAX_WORDS = 2 };
+
+struct options {
+    enum command command;
+    const char *words[MAX_WORDS]; /* what follows the command */
+    int word_count;
+    size_t sizes[MAX_SIZES];
+    int size_count;
+    double densities[MAX_DENSITIES];
+    int density_count;
+    bool distributions[DATA_KINDS];
+    int threads[MAX_THREAD_COUNTS];
+    int thread_count;
+    const char *filter; /* NULL: everything */
+    bool quick, lines, goals;
+    int triples;
+    double seconds; /* of an operation, at most */
+    uint64_t seed;
+    const char *csv, *json, *svg; /* NULL: not wanted */
+    char **argv;
+    int argc;
+};
+
+enum options_next { OPTIONS_RUN, OPTIONS_SHOWN, OPTIONS_WRONG };
+
+/* One line on standard error when something is wrong. */
+enum options_next options_parse(struct options *options, int argc, char **argv);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Something that a vector can be compressed with, by name: a codec string.
+ */
+#ifndef SPR_TOOLS_CODEC_SUBJECT_H
+#define SPR_TOOLS_CODEC_SUBJECT_H
+
+#include "tools/codec/wire.h"
+
+struct subject {
+    char name[256]; /* canonical */
+    size_t n;
+    spr_codec *codec;
+    struct wire wire;
+};
+
+/* INVALID: `spec` is no codec, with the reason in one line. NOMEM. */
+spr_status subject_open(struct subject *subject, const char *spec, size_t n,
+                        struct spr_error *error);
+void subject_close(struct subject *subject);
+/* One step, up to the bytes on the wire; returns how many. What a codec leaves out goes into the
+ * next step, as in training. */
+size_t subject_encode(struct subject *subject, const float *x);
+/* What the others get of the last step. */
+spr_status subject_decode(struct subject *subject, float *out, struct spr_error *error);
+/* What is kept of it for later steps; NULL: nothing. */
+const float *subject_residual(const struct subject *subject);
+
+#endif
