@@ -258,9 +258,9 @@ static spr_status compressed_post(spr_comm *comm, spr_codec *codec, float *gradi
         status = compressed_plan(&plan, comm, codec, gradient, op, options);
     if (status)
         return status;
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     comm->counters.select_ns += spr_monotonic_ns() - begin;
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
     status = spr_collective_post(comm, &plan, options, codec, soon, request);
     if (status)
         spr_codec_abort(codec);

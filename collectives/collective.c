@@ -361,7 +361,7 @@ spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
     status = codec ? SPR_OK : spr_check_finite(comm, plan, options, NULL);
     if (status)
         return status;
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     status = post_locked(comm, plan, options, codec, out);
     if (status == SPR_OK) {
         assert(*out);
@@ -372,7 +372,7 @@ spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
         if (!soon || comm->thread_only || comm->driving)
             spr_comm_kick(comm);
     }
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
     if (status && status != SPR_ERR_REVOKED) /* unless there is a better text */
         (void)spr_error_set(spr_thread_error(), status, comm->rank, "rank %d: %s: %s", comm->rank,
                             spr_collective_names[plan->collective], spr_status_string(status));
@@ -416,12 +416,12 @@ spr_status spr_test(spr_request **request)
     comm = (*request)->comm;
     if (comm->process != spr_process())
         return spr_comm_forked(comm);
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     if (!(*request)->done && !comm->driving && !(comm->thread_only && comm->has_thread))
         spr_comm_progress_locked(comm);
     if ((*request)->done)
         status = request_take(request);
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
     return status;
 }
 
@@ -440,10 +440,10 @@ spr_status spr_wait(spr_request **request, double timeout_s)
         return spr_comm_forked(comm);
     if (timeout_s >= 0)
         until = spr_monotonic_ns() + spr_seconds_ns(timeout_s);
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     if (spr_comm_drive(comm, is_done, *request, until))
         status = request_take(request);
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
     return status;
 }
 
@@ -454,7 +454,7 @@ void spr_cancel(spr_request *request)
 
     if (comm->process != spr_process()) /* the request is the parent's */
         return;
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     if (!request->done) {
         request->canceled = true;
         snprintf(text, sizeof text, "%s #%u '%s' was cancelled",
@@ -462,7 +462,7 @@ void spr_cancel(spr_request *request)
         spr_comm_fail(comm, SPR_ERR_CANCELED, comm->rank, -1, text);
         spr_comm_kick(comm);
     }
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
 }
 
 void spr_on_complete(spr_request *request, void (*done)(void *ctx, spr_status status), void *ctx)
@@ -471,13 +471,13 @@ void spr_on_complete(spr_request *request, void (*done)(void *ctx, spr_status st
 
     if (comm->process != spr_process())
         return;
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     if (request->done) {
-        pthread_mutex_unlock(&comm->lock);
+        spr_comm_unlock(comm);
         done(ctx, request->result);
         return;
     }
     request->on_complete = done;
     request->on_complete_ctx = ctx;
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
 }

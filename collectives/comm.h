@@ -12,6 +12,7 @@
 #define SPR_COLLECTIVES_COMM_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include <sparring/sparring.h>
@@ -56,7 +57,7 @@ struct spr_comm {
     struct spr_peer_info *peers; /* [world]; NULL under simulation */
     struct spr_memory memory;
 
-    pthread_mutex_t lock;
+    pthread_mutex_t lock;       /* see spr_comm_lock */
     pthread_cond_t changed;     /* a request completed, or the driver left */
     pthread_cond_t thread_wake; /* for the library's thread while it idles */
     bool driving;               /* some thread progresses */
@@ -64,6 +65,7 @@ struct spr_comm {
     bool thread_only;           /* only the library's thread may progress */
     bool has_thread, thread_stop;
     pthread_t thread;
+    _Atomic int callers;   /* threads that want the lock: whoever drives lets them in */
     int waiters;           /* threads in spr_wait that are not the driver */
     int inside;            /* threads in spr_comm_drive */
     int epoll_fd, wake_fd; /* -1 under simulation */
@@ -105,6 +107,16 @@ struct spr_comm {
     uint64_t grace_ns;  /* after a failure: until then ABORT frames may still leave; 0 = healthy */
     uint64_t recall_ns; /* ... until then peers may say that they write nothing any more */
 };
+
+/* As all take the lock, except who drives and takes it back. */
+static inline void spr_comm_lock(spr_comm *comm)
+{
+    atomic_fetch_add_explicit(&comm->callers, 1, memory_order_relaxed);
+    pthread_mutex_lock(&comm->lock);
+    atomic_fetch_sub_explicit(&comm->callers, 1, memory_order_relaxed);
+}
+
+static inline void spr_comm_unlock(spr_comm *comm) { pthread_mutex_unlock(&comm->lock); }
 
 /* An empty communicator of given rank and size, linked to nobody but itself. Used by
  * spr_comm_create and by the simulator. Takes over *options (strings included). */

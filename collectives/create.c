@@ -200,10 +200,10 @@ void spr_comm_destroy(spr_comm *comm)
 {
     if (!comm || comm->process != spr_process()) /* a forked child leaves its parent's alone */
         return;
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     if (comm->size > 1)
         finish(comm);
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
     spr_comm_watch_close(comm);
     spr_comm_stop_thread(comm);
     spr_comm_free(comm);
@@ -222,11 +222,11 @@ void spr_comm_abort(spr_comm *comm, const char *reason)
 {
     if (!comm || comm->process != spr_process()) /* the links are the parent's */
         return;
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     spr_comm_fail(comm, SPR_ERR_REVOKED, comm->rank, -1, reason ? reason : "abort");
     /* Without a thread of the library, this may be our last call: let the news go now. */
     if (!comm->has_thread && !comm->driving)
         spr_comm_progress_locked(comm);
     spr_comm_kick(comm);
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
 }

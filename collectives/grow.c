@@ -19,7 +19,7 @@ spr_status spr_growth_failed(struct spr_growth *g, spr_comm *comm, spr_status st
 {
     struct spr_error cause = *spr_thread_error();
 
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     /* All disagree; or it could not even be posted here, and the others wait for it. */
     if (!comm->error.status && status != SPR_ERR_MISMATCH) {
         spr_comm_fail(comm, status, comm->rank, -1, spr_status_string(status));
@@ -27,7 +27,7 @@ spr_status spr_growth_failed(struct spr_growth *g, spr_comm *comm, spr_status st
     }
     if (comm->error.status)
         cause = comm->error;
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
     spr_error_clear(g->error);
     return spr_error_set(g->error, status, cause.rank, "%s",
                          *cause.text ? cause.text : spr_status_string(status));
@@ -37,9 +37,9 @@ bool spr_growth_is_sound(spr_comm *comm)
 {
     bool sound;
 
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     sound = !comm->error.status;
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
     return sound;
 }
 
@@ -230,9 +230,9 @@ static bool is_busy(spr_comm *comm)
 {
     bool busy;
 
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     busy = !comm->error.status && !spr_list_empty(&comm->running);
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
     return busy;
 }
 

@@ -33,9 +33,9 @@ spr_status spr_growth_wait(struct spr_growth *g, spr_request **request)
     int first;
 
     while ((status = spr_wait(request, g->met ? TEND_S : -1.0)) == SPR_ERR_TIMEOUT) {
-        pthread_mutex_lock(&g->old->lock);
+        spr_comm_lock(g->old);
         spr_channel_waiting_for(&g->old->channel, operation, ranks, sizeof ranks, &first);
-        pthread_mutex_unlock(&g->old->lock);
+        spr_comm_unlock(g->old);
         snprintf(whom, sizeof whom, "for %s%s to call spr_comm_grow",
                  *ranks ? "rank " : "the members", ranks);
         spr_meeting_tend(&g->meeting, whom);

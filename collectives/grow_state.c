@@ -95,9 +95,9 @@ static bool leave(spr_comm *old)
 {
     bool said;
 
-    pthread_mutex_lock(&old->lock);
+    spr_comm_lock(old);
     said = spr_comm_leave(old);
-    pthread_mutex_unlock(&old->lock);
+    spr_comm_unlock(old);
     return said;
 }
 
@@ -108,9 +108,9 @@ static bool all_have(struct spr_growth *g, uint32_t operation)
 
     if (spr_comm_shrink(g->old, 0, NULL) != SPR_OK)
         return false;
-    pthread_mutex_lock(&g->old->lock);
+    spr_comm_lock(g->old);
     have = spr_outcome_has(spr_membership_common(g->old), operation);
-    pthread_mutex_unlock(&g->old->lock);
+    spr_comm_unlock(g->old);
     return have;
 }
 

@@ -149,7 +149,7 @@ spr_status spr_comm_connect(spr_comm *comm, const spr_bootstrap *meeting, uint64
     spr_status status = SPR_OK;
     char missing[300];
 
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     for (int r = 0; r < comm->size && status == SPR_OK; r++)
         if (r != comm->rank)
             status = connect_peer(comm, r, error);
@@ -165,7 +165,7 @@ spr_status spr_comm_connect(spr_comm *comm, const spr_bootstrap *meeting, uint64
                                    comm->options.init_timeout_s, missing);
         }
     }
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
     return status;
 }
 

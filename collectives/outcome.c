@@ -103,9 +103,9 @@ static void forget(spr_codec *codec)
         keeper->owner = NULL;
         return;
     }
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     unlink_codec(keeper);
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
 }
 
 void spr_outcome_claim(spr_comm *comm, spr_codec *codec)

@@ -14,6 +14,7 @@
 #include "collectives/watch.h"
 
 #define TIMER_NS 1000000ull
+#define ASIDE 100 /* times that a driver yields for who wants the lock */
 
 /* Progress ------------------------------------------------------------------------------------- */
 
@@ -169,11 +170,15 @@ static void wait_for_driver(spr_comm *comm, uint64_t until_ns)
 }
 
 /* Others look and post meanwhile. A mutex is not fair: who has waited for it gets it from who takes
- * it again at once only if that one steps aside. */
-static void make_way(spr_comm *comm, bool aside)
+ * it again at once only if that one steps aside; for a while, they may have no CPU. */
+static void make_way(spr_comm *comm, bool idle)
 {
+    if (!comm->waiters && !atomic_load_explicit(&comm->callers, memory_order_relaxed))
+        return;
     pthread_mutex_unlock(&comm->lock);
-    if (aside)
+    if (idle)
+        sched_yield();
+    for (int i = 0; i < ASIDE && atomic_load_explicit(&comm->callers, memory_order_relaxed); i++)
         sched_yield();
     pthread_mutex_lock(&comm->lock);
 }
@@ -188,8 +193,7 @@ static bool drive_alone(spr_comm *comm, bool (*done)(void *arg), void *arg, uint
             idle_since = 0;
             if (comm->background)
                 pthread_cond_broadcast(&comm->changed);
-            if (comm->waiters)
-                make_way(comm, false);
+            make_way(comm, false);
             if (until_ns != UINT64_MAX && spr_monotonic_ns() >= until_ns)
                 return done(arg);
             continue;
@@ -200,15 +204,14 @@ static bool drive_alone(spr_comm *comm, bool (*done)(void *arg), void *arg, uint
         if (comm->may_spin) {
             idle_since = idle_since ? idle_since : now;
             if ((double)(now - idle_since) < comm->options.spin_s * 1e9) {
-                pthread_mutex_unlock(&comm->lock);
+                make_way(comm, false);
                 spr_cpu_relax();
-                pthread_mutex_lock(&comm->lock);
                 continue;
             }
         }
         if (spr_comm_arm_locked(comm) == SPR_OK)
             sleep_unlocked(comm, until_ns);
-        else if (comm->waiters)
+        else
             make_way(comm, true);
     }
     return true;
@@ -274,7 +277,7 @@ static void *thread_main(void *arg)
 {
     spr_comm *comm = arg;
 
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     while (!comm->thread_stop) {
         if (comm->driving || thread_done(comm)) {
             pthread_cond_wait(&comm->thread_wake, &comm->lock);
@@ -285,7 +288,7 @@ static void *thread_main(void *arg)
         comm->driving = false;
         pthread_cond_broadcast(&comm->changed);
     }
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
     return NULL;
 }
 
@@ -310,11 +313,11 @@ void spr_comm_stop_thread(spr_comm *comm)
 {
     if (!comm->has_thread)
         return;
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     comm->thread_stop = true;
     spr_comm_kick(comm);
     pthread_cond_broadcast(&comm->thread_wake);
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
     pthread_join(comm->thread, NULL);
     comm->has_thread = false;
     comm->thread_stop = false;

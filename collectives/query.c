@@ -21,9 +21,9 @@ const char *spr_last_error(const spr_comm *comm)
 
     if (!comm || is_parents(comm))
         return spr_thread_error()->text;
-    pthread_mutex_lock(&c->lock);
+    spr_comm_lock(c);
     memcpy(text, comm->error.status ? comm->error.text : spr_thread_error()->text, sizeof text);
-    pthread_mutex_unlock(&c->lock);
+    spr_comm_unlock(c);
     return text;
 }
 
@@ -33,12 +33,12 @@ int spr_comm_progress(spr_comm *comm)
 
     if (is_parents(comm))
         return spr_comm_forked(comm);
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     if (!comm->driving && !(comm->thread_only && comm->has_thread))
         events = spr_comm_progress_locked(comm);
     if (comm->error.status)
         events = comm->error.status;
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
     return events;
 }
 
@@ -50,9 +50,9 @@ spr_status spr_comm_arm(spr_comm *comm)
 
     if (is_parents(comm))
         return spr_comm_forked(comm);
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     status = spr_comm_arm_locked(comm);
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
     return status;
 }
 
@@ -85,13 +85,13 @@ spr_status spr_mem_alloc(spr_comm *comm, size_t bytes, void **memory)
         return no_such(memory ? "communicator" : "memory");
     if (is_parents(comm))
         return spr_comm_forked(comm);
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     status = spr_memory_alloc(&comm->memory, bytes, &range, spr_thread_error());
     if (status == SPR_OK) {
         *memory = range->base;
         spr_comm_offer_memory(comm, range->base, bytes, true);
     }
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
     return status;
 }
 
@@ -102,12 +102,12 @@ void spr_mem_free(spr_comm *comm, void *memory)
 
     if (!comm || !memory || is_parents(comm))
         return;
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     range = spr_memory_find(&comm->memory, memory, 1);
     if (range && range->base == memory)
         withdraw(comm, memory, range->bytes);
     (void)spr_memory_free(&comm->memory, memory, &ignored);
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
 }
 
 spr_status spr_mem_register(spr_comm *comm, void *memory, size_t bytes)
@@ -120,11 +120,11 @@ spr_status spr_mem_register(spr_comm *comm, void *memory, size_t bytes)
         return no_such("communicator");
     if (is_parents(comm))
         return spr_comm_forked(comm);
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     status = spr_memory_register(&comm->memory, memory, bytes, &range, spr_thread_error());
     if (status == SPR_OK)
         spr_comm_offer_memory(comm, memory, bytes, true);
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
     return status;
 }
 
@@ -139,13 +139,13 @@ spr_status spr_mem_deregister(spr_comm *comm, void *memory)
         return no_such(memory ? "communicator" : "memory");
     if (is_parents(comm))
         return spr_comm_forked(comm);
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     range = spr_memory_find(&comm->memory, memory, 1);
     bytes = range ? range->bytes : 0;
     status = spr_memory_deregister(&comm->memory, memory, spr_thread_error());
     if (status == SPR_OK)
         withdraw(comm, memory, bytes);
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
     return status;
 }
 
@@ -157,11 +157,11 @@ spr_status spr_comm_stats(spr_comm *comm, spr_stats *stats)
         return SPR_ERR_INVALID;
     if (is_parents(comm))
         return spr_comm_forked(comm);
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
 #define X(name) stats->name = comm->counters.name;
     SPR_COUNTER_TABLE(X)
 #undef X
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
     return SPR_OK;
 }
 

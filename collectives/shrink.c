@@ -79,7 +79,7 @@ spr_status spr_comm_shrink(spr_comm *comm, double patience_s, spr_shrink_info *i
                              "shrink: more than %d ranks", SPR_MEMBERSHIP_MAX);
     if (patience_s <= 0)
         patience_s = comm->options.init_timeout_s;
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     before = comm->size;
     rank = comm->rank;
     status = run(comm, spr_seconds_ns(patience_s * spr_time_factor()));
@@ -94,7 +94,7 @@ spr_status spr_comm_shrink(spr_comm *comm, double patience_s, spr_shrink_info *i
     } else {
         give_up(comm, status, rank);
     }
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
     if (status == SPR_OK && info)
         *info = result;
     return status;

@@ -32,9 +32,9 @@ static void on_lost(void *ctx, int peer, const char *text, bool death)
 {
     spr_comm *comm = ctx;
 
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     spr_comm_note_loss(comm, peer, text, death);
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
 }
 
 /* After a failure: what a new epoch has to know. */
@@ -134,9 +134,9 @@ void spr_comm_watch_begin(spr_comm *comm)
 {
     int unseen = comm->watch ? spr_watch_begin(comm->watch, comm->peers) : 0;
 
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     comm->counters.fallbacks += (uint64_t)unseen;
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
 }
 
 bool spr_comm_watch_standing(void *ctx, int peer, struct spr_standing *standing)
@@ -150,9 +150,9 @@ void spr_comm_watch_close(spr_comm *comm)
 {
     struct spr_watch *watch;
 
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     watch = comm->watch;
     comm->watch = NULL;
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
     spr_watch_close(watch);
 }

@@ -108,17 +108,17 @@ static void run_goodbye(struct job *job, int rank, spr_comm *comm)
 
     RANK_CHECK(spr_barrier(comm, NULL) == SPR_OK);
     if (rank == 1) {
-        pthread_mutex_lock(&comm->lock);
+        spr_comm_lock(comm);
         RANK_CHECK(spr_comm_leave(comm));
-        pthread_mutex_unlock(&comm->lock);
+        spr_comm_unlock(comm);
         job_await(job_counter(job, 0), 1);
         _exit(0);
     }
     while (!heard && spr_monotonic_ns() < deadline) {
         RANK_CHECK(spr_comm_progress(comm) >= 0);
-        pthread_mutex_lock(&comm->lock);
+        spr_comm_lock(comm);
         heard = comm->channel.peers[1].bye;
-        pthread_mutex_unlock(&comm->lock);
+        spr_comm_unlock(comm);
     }
     atomic_store(job_counter(job, 0), 1);
     RANK_CHECK(heard);

@@ -424,7 +424,7 @@ static void run_restless(struct job *job, int rank, spr_comm *comm)
 
     (void)job;
     options.timeout_s = SECONDS / 2;
-    pthread_mutex_lock(&comm->lock);
+    spr_comm_lock(comm);
     comm->may_spin = false; /* which lets them in, too */
     for (int i = 0; i < comm->transport_count; i++) {
         ops[i] = *comm->transports[i]->ops;
@@ -432,7 +432,7 @@ static void run_restless(struct job *job, int rank, spr_comm *comm)
         comm->transports[i]->ops = &ops[i];
     }
     spr_comm_kick(comm);
-    pthread_mutex_unlock(&comm->lock);
+    spr_comm_unlock(comm);
     for (int i = 0; i < 100; i++)
         RANK_CHECK(spr_allreduce(comm, &x, &x, 1, SPR_FP32, SPR_MAX, &options) == SPR_OK);
     RANK_CHECK(rank >= 0 && x == 1);
