@@ -139,6 +139,7 @@ static bool open_bench(struct bench *b)
     b->l = (struct spr_lowrank){.tensors = &b->tensor, .count = 1, .rank = b->rank};
     if (spr_lowrank_is_dense(&b->tensor, b->rank))
         return false;
+    b->l.residual = spr_pages_alloc(n * sizeof(float));
     b->l.state = spr_pages_alloc(spr_lowrank_state_floats(&b->l) * sizeof(float));
     b->gradient = spr_pages_alloc(n * sizeof(float));
     b->out = spr_pages_alloc(n * sizeof(float));
@@ -148,15 +149,15 @@ static bool open_bench(struct bench *b)
     b->blas_p = spr_pages_alloc(b->rows * b->rank * sizeof(float));
     b->blas_q = spr_pages_alloc(b->columns * b->rank * sizeof(float));
     b->workspace = spr_pages_alloc(spr_lowrank_workspace(&b->l));
-    if (!b->l.state || !b->gradient || !b->out || !b->m || !b->p || !b->q || !b->blas_p ||
-        !b->blas_q || !b->workspace)
+    if (!b->l.residual || !b->l.state || !b->gradient || !b->out || !b->m || !b->p || !b->q ||
+        !b->blas_p || !b->blas_q || !b->workspace)
         return false;
     for (size_t i = 0; i < n; i++)
         b->gradient[i] = (float)(int32_t)spr_hash_u32(i) * 0x1p-31f;
     spr_lowrank_reset(&b->l);
     for (size_t j = 0; j < b->columns; j++)
         for (unsigned k = 0; k < b->rank; k++)
-            b->blas_q[j * b->rank + k] = b->l.state[n + spr_skinny_at(j, k, b->rank)];
+            b->blas_q[j * b->rank + k] = b->l.state[spr_skinny_at(j, k, b->rank)];
     return true;
 }
 
@@ -173,7 +174,7 @@ static bool same_result(struct bench *b)
     blas(b);
     blas(b);
     for (size_t i = 0; i < b->rows * b->columns; i++) {
-        double d = (double)b->m[i] - (double)b->l.state[i];
+        double d = (double)b->m[i] - (double)b->l.residual[i];
         difference += d * d;
         all += (double)b->m[i] * (double)b->m[i];
     }

@@ -14,13 +14,14 @@ struct part {
     size_t index, elements;
     struct spr_lowrank_tensor shape;
     bool dense;
-    size_t p_floats, q_floats, saved_floats; /* in the sums, and in a checkpoint */
-    float *m, *q, *basis, *own;
+    size_t p_floats, q_floats; /* in the sums */
+    float *state;              /* begins here, or NULL */
+    float *m, *q, *before, *found, *basis, *own;
 };
 
 static size_t state_floats(const struct part *part)
 {
-    return part->elements + (part->dense ? 0 : part->p_floats + 2 * part->q_floats);
+    return part->dense ? part->elements : part->p_floats + 4 * part->q_floats;
 }
 
 static bool look_at(const struct spr_lowrank *l, struct part *part)
@@ -33,26 +34,28 @@ static bool look_at(const struct spr_lowrank *l, struct part *part)
     part->dense = spr_lowrank_is_dense(t, l->rank);
     part->p_floats = part->dense ? part->elements : spr_skinny_floats(t->rows, l->rank);
     part->q_floats = part->dense ? 0 : spr_skinny_floats(t->columns, l->rank);
-    part->saved_floats = part->elements + part->q_floats;
-    if (part->m && !part->dense) {
-        part->q = part->m + part->elements;
-        part->basis = part->q + part->q_floats;
-        part->own = part->basis + part->p_floats;
-    }
+    if (!part->state)
+        return true;
+    part->m = l->residual + t->offset;
+    part->q = part->state;
+    part->before = part->q + part->q_floats;
+    part->found = part->before + part->q_floats;
+    part->basis = part->found + part->q_floats;
+    part->own = part->dense ? part->state : part->basis + part->p_floats;
     return true;
 }
 
 static bool first(const struct spr_lowrank *l, float *state, struct part *part)
 {
     assert(l->rank >= 1 && l->rank <= SPR_LOWRANK_RANK_MAX);
-    *part = (struct part){.m = state};
+    *part = (struct part){.state = state};
     return look_at(l, part);
 }
 
 static bool next(const struct spr_lowrank *l, struct part *part)
 {
-    if (part->m)
-        part->m += state_floats(part);
+    if (part->state)
+        part->state += state_floats(part);
     part->index++;
     return look_at(l, part);
 }
@@ -65,7 +68,7 @@ bool spr_lowrank_is_dense(const struct spr_lowrank_tensor *tensor, unsigned rank
 
 /* Of all tensors. */
 struct sizes {
-    size_t state, p, q, saved;
+    size_t state, p, q;
     size_t largest_p; /* of those that are not dense */
 };
 
@@ -78,7 +81,6 @@ static struct sizes sizes_of(const struct spr_lowrank *l)
         sizes.state += state_floats(&part);
         sizes.p += part.p_floats;
         sizes.q += part.q_floats;
-        sizes.saved += part.saved_floats;
         if (!part.dense)
             sizes.largest_p = spr_max_size(sizes.largest_p, part.p_floats);
     }
@@ -88,7 +90,6 @@ static struct sizes sizes_of(const struct spr_lowrank *l)
 size_t spr_lowrank_state_floats(const struct spr_lowrank *l) { return sizes_of(l).state; }
 size_t spr_lowrank_p_floats(const struct spr_lowrank *l) { return sizes_of(l).p; }
 size_t spr_lowrank_q_floats(const struct spr_lowrank *l) { return sizes_of(l).q; }
-size_t spr_lowrank_saved_floats(const struct spr_lowrank *l) { return sizes_of(l).saved; }
 
 size_t spr_lowrank_workspace(const struct spr_lowrank *l)
 {
@@ -107,7 +108,7 @@ static void draw(const struct spr_lowrank *l, const struct part *part, unsigned 
 
 static void reset(const struct spr_lowrank *l, const struct part *part)
 {
-    memset(part->m, 0, state_floats(part) * sizeof(float));
+    memset(part->m, 0, part->elements * sizeof(float));
     for (unsigned k = 0; !part->dense && k < l->rank; k++)
         draw(l, part, k);
 }
@@ -116,66 +117,10 @@ void spr_lowrank_reset(struct spr_lowrank *l)
 {
     struct part part;
 
+    memset(l->state, 0, spr_lowrank_state_floats(l) * sizeof(float));
     for (bool more = first(l, l->state, &part); more; more = next(l, &part))
         reset(l, &part);
     l->pending = false;
-}
-
-/* M takes in the gradient, or NULL; P = M Q, unless p is NULL. */
-static void update(const struct spr_lowrank *l, const struct part *part, const float *gradient,
-                   float *p)
-{
-    const float *basis = l->pending ? part->basis : NULL, *own = l->pending ? part->own : NULL;
-
-    spr_lowrank_kernels()->project(part->m, part->shape.rows, part->shape.columns, l->rank, basis,
-                                   own, gradient, p ? part->q : NULL, p);
-}
-
-void spr_lowrank_project(struct spr_lowrank *l, const float *gradient, float *p)
-{
-    struct part part;
-
-    for (bool more = first(l, l->state, &part); more; more = next(l, &part)) {
-        const float *g = gradient ? gradient + part.shape.offset : NULL;
-
-        if (!part.dense) {
-            update(l, &part, g, p);
-        } else {
-            if (g)
-                spr_kernels()->accumulate(part.m, g, part.elements);
-            memcpy(p, part.m, part.elements * sizeof(float));
-        }
-        p += part.p_floats;
-    }
-    l->pending = false;
-}
-
-void spr_lowrank_settle(struct spr_lowrank *l)
-{
-    struct part part;
-
-    for (bool more = first(l, l->state, &part); l->pending && more; more = next(l, &part))
-        if (!part.dense)
-            update(l, &part, NULL, NULL);
-    l->pending = false;
-}
-
-void spr_lowrank_correlate(struct spr_lowrank *l, float *p, float *q, void *workspace)
-{
-    struct part part;
-
-    assert(!l->pending);
-    for (bool more = first(l, l->state, &part); more; more = next(l, &part)) {
-        if (!part.dense) {
-            spr_lowrank_orthogonalise(p, part.shape.rows, l->rank, workspace);
-            memcpy(part.basis, p, part.p_floats * sizeof(float));
-            spr_lowrank_kernels()->correlate(part.m, part.shape.rows, part.shape.columns, l->rank,
-                                             p, part.own);
-            memcpy(q, part.own, part.q_floats * sizeof(float));
-        }
-        p += part.p_floats;
-        q += part.q_floats;
-    }
 }
 
 /* Where the next step starts: the columns of q, by powers of two of about the same size, since only
@@ -208,6 +153,75 @@ static bool all_finite(const float *x, size_t n)
     return most < 0x7f800000u;
 }
 
+/* What was sent leaves M, which takes in the gradient, or NULL; P = M Q, unless p is NULL. */
+static void update_matrix(const struct spr_lowrank *l, const struct part *part,
+                          const float *gradient, float *p)
+{
+    bool sent = l->pending && all_finite(part->found, part->q_floats);
+
+    if (l->pending)
+        memcpy(part->before, part->q, part->q_floats * sizeof(float));
+    if (sent)
+        start_from(l, part, part->found);
+    else if (l->pending)
+        reset(l, part);
+    spr_lowrank_kernels()->project(part->m, part->shape.rows, part->shape.columns, l->rank,
+                                   sent ? part->basis : NULL, sent ? part->own : NULL, gradient,
+                                   p ? part->q : NULL, p);
+}
+
+static void update_dense(const struct spr_lowrank *l, const struct part *part,
+                         const float *gradient, float *p)
+{
+    size_t bytes = part->elements * sizeof(float);
+
+    if (l->pending) {
+        memcpy(part->own, part->m, bytes);
+        memset(part->m, 0, bytes);
+    }
+    if (gradient)
+        spr_kernels()->accumulate(part->m, gradient, part->elements);
+    if (p)
+        memcpy(p, part->m, bytes);
+}
+
+void spr_lowrank_project(struct spr_lowrank *l, const float *gradient, float *p)
+{
+    struct part part;
+
+    for (bool more = first(l, l->state, &part); more; more = next(l, &part)) {
+        const float *g = gradient ? gradient + part.shape.offset : NULL;
+
+        (part.dense ? update_dense : update_matrix)(l, &part, g, p);
+        p += p ? part.p_floats : 0;
+    }
+    l->pending = false;
+}
+
+void spr_lowrank_settle(struct spr_lowrank *l)
+{
+    if (l->pending)
+        spr_lowrank_project(l, NULL, NULL);
+}
+
+void spr_lowrank_correlate(struct spr_lowrank *l, float *p, float *q, void *workspace)
+{
+    struct part part;
+
+    assert(!l->pending);
+    for (bool more = first(l, l->state, &part); more; more = next(l, &part)) {
+        if (!part.dense) {
+            spr_lowrank_orthogonalise(p, part.shape.rows, l->rank, workspace);
+            memcpy(part.basis, p, part.p_floats * sizeof(float));
+            spr_lowrank_kernels()->correlate(part.m, part.shape.rows, part.shape.columns, l->rank,
+                                             p, part.own);
+            memcpy(q, part.own, part.q_floats * sizeof(float));
+        }
+        p += part.p_floats;
+        q += part.q_floats;
+    }
+}
+
 void spr_lowrank_commit(struct spr_lowrank *l, const float *p, const float *q, float scale,
                         float *out)
 {
@@ -219,15 +233,14 @@ void spr_lowrank_commit(struct spr_lowrank *l, const float *p, const float *q, f
         if (part.dense) {
             for (size_t i = 0; i < part.elements; i++)
                 to[i] = scale * p[i];
-            memset(part.m, 0, part.elements * sizeof(float));
-        } else if (!all_finite(q, part.q_floats)) {
-            for (size_t i = 0; i < part.elements; i++)
-                to[i] = NAN;
-            reset(l, &part);
         } else {
-            spr_lowrank_kernels()->expand(to, part.shape.rows, part.shape.columns, l->rank, p, q,
-                                          scale);
-            start_from(l, &part, q);
+            memcpy(part.found, q, part.q_floats * sizeof(float));
+            if (all_finite(q, part.q_floats))
+                spr_lowrank_kernels()->expand(to, part.shape.rows, part.shape.columns, l->rank, p,
+                                              q, scale);
+            else
+                for (size_t i = 0; i < part.elements; i++)
+                    to[i] = NAN;
         }
         p += part.p_floats;
         q += part.q_floats;
@@ -235,24 +248,44 @@ void spr_lowrank_commit(struct spr_lowrank *l, const float *p, const float *q, f
     l->pending = true;
 }
 
-void spr_lowrank_save(struct spr_lowrank *l, float *saved)
+static void negate(float *x, size_t n)
 {
-    struct part part;
-
-    spr_lowrank_settle(l);
-    for (bool more = first(l, l->state, &part); more; more = next(l, &part)) {
-        memcpy(saved, part.m, part.saved_floats * sizeof(float)); /* Q comes after M */
-        saved += part.saved_floats;
-    }
+    for (size_t i = 0; i < n; i++)
+        x[i] = -x[i];
 }
 
-void spr_lowrank_load(struct spr_lowrank *l, const float *saved)
+/* M += P q^T: what was taken away comes back. */
+static void put_back(const struct spr_lowrank *l, const struct part *part)
+{
+    negate(part->own, part->q_floats);
+    spr_lowrank_kernels()->project(part->m, part->shape.rows, part->shape.columns, l->rank,
+                                   part->basis, part->own, NULL, NULL, NULL);
+    negate(part->own, part->q_floats);
+}
+
+void spr_lowrank_revoke(struct spr_lowrank *l)
 {
     struct part part;
 
-    for (bool more = first(l, l->state, &part); more; more = next(l, &part)) {
-        memcpy(part.m, saved, part.saved_floats * sizeof(float));
-        saved += part.saved_floats;
+    for (bool more = first(l, l->state, &part); !l->pending && more; more = next(l, &part)) {
+        if (part.dense) {
+            spr_kernels()->accumulate(part.m, part.own, part.elements);
+            continue;
+        }
+        if (all_finite(part.found, part.q_floats))
+            put_back(l, &part);
+        memcpy(part.q, part.before, part.q_floats * sizeof(float));
     }
     l->pending = false;
+}
+
+float *spr_lowrank_start(const struct spr_lowrank *l, size_t tensor, size_t *floats)
+{
+    struct part part;
+    bool more = first(l, l->state, &part);
+
+    while (more && part.index < tensor)
+        more = next(l, &part);
+    *floats = part.q_floats;
+    return part.q;
 }

@@ -31,7 +31,8 @@
  * gradient loses nothing.
  *
  * Two passes over M per step: what the last step sent is taken away when the next gradient is
- * added, or by spr_lowrank_settle().
+ * added, or by spr_lowrank_settle(). So a commit that is revoked before leaves every bit as it was;
+ * one that is revoked later has what it sent added again.
  *
  * A NaN or an infinity in a matrix on any rank makes all of that matrix NaN in the result, on all
  * ranks, and its state is then as at the beginning: what is wrong shows, once. So does a sum that
@@ -55,12 +56,14 @@ struct spr_lowrank_tensor {
 struct spr_lowrank {
     const struct spr_lowrank_tensor *tensors; /* the caller's, kept; they do not overlap */
     size_t count;
-    unsigned rank; /* 1..SPR_LOWRANK_RANK_MAX */
-    uint64_t seed; /* the same on all ranks */
-    /* spr_lowrank_state_floats() of the caller's: for each tensor in turn M, and unless it is dense
-     * Q, the basis P and this rank's own q of the last step. */
+    unsigned rank;   /* 1..SPR_LOWRANK_RANK_MAX */
+    uint64_t seed;   /* the same on all ranks */
+    float *residual; /* the caller's: M, a bucket */
+    /* spr_lowrank_state_floats() of the caller's: for each tensor in turn Q, that of the step
+     * before, the sum of q, the basis P and this rank's own q; or, when it is dense, what was sent
+     * last. */
     float *state;
-    bool pending; /* P q^T has not been taken away from M yet */
+    bool pending; /* what was sent last has not been taken away from M yet */
 };
 
 /* Does it travel as it is? */
@@ -82,16 +85,16 @@ void spr_lowrank_correlate(struct spr_lowrank *l, float *p, float *q, void *work
 /* p: the basis; q: summed over ranks; out: the bucket, of which only the tensors are written. */
 void spr_lowrank_commit(struct spr_lowrank *l, const float *p, const float *q, float scale,
                         float *out);
+/* Undo the last commit, also when a step was projected after it (and not correlated), whose
+ * gradient then stays in the residual. */
+void spr_lowrank_revoke(struct spr_lowrank *l);
 
 /* Bring M up to date, so that it is the residual. What follows has the same bits with and without.
  */
 void spr_lowrank_settle(struct spr_lowrank *l);
-/* What a checkpoint holds: for each tensor in turn its residual (rows x columns) and, unless it is
- * dense, Q (spr_skinny_floats(columns, rank)). Residuals belong to a rank, and may be added where
- * ranks leave; Q is the same on all. save() settles; load() is the inverse. */
-size_t spr_lowrank_saved_floats(const struct spr_lowrank *l);
-void spr_lowrank_save(struct spr_lowrank *l, float *saved);
-void spr_lowrank_load(struct spr_lowrank *l, const float *saved);
+/* Q of a tensor, which is the same on all ranks: what a checkpoint holds besides residuals, from
+ * after settle(). *floats: how many, 0 for what is dense. */
+float *spr_lowrank_start(const struct spr_lowrank *l, size_t tensor, size_t *floats);
 
 /* Modified Gram-Schmidt, twice, in double, on a skinny matrix: orthonormal columns, each rounded
  * once. A column that depends on those before it, or is zero, becomes zero. Anything that is not

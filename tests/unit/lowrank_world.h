@@ -68,6 +68,7 @@ static inline void world_open(struct world *w, unsigned ranks,
     for (unsigned i = 0; i < ranks; i++) {
         struct spr_lowrank *l = &w->rank[i];
         *l = (struct spr_lowrank){.tensors = tensors, .count = count, .rank = r, .seed = 7};
+        l->residual = zeros(w->elements, sizeof(float));
         l->state = zeros(spr_lowrank_state_floats(l), sizeof(float));
         spr_lowrank_reset(l);
     }
@@ -80,8 +81,10 @@ static inline void world_open(struct world *w, unsigned ranks,
 
 static inline void world_close(struct world *w)
 {
-    for (unsigned i = 0; i < w->ranks; i++)
+    for (unsigned i = 0; i < w->ranks; i++) {
+        free(w->rank[i].residual);
         free(w->rank[i].state);
+    }
     free(w->rank);
     free(w->p);
     free(w->q);
@@ -120,21 +123,11 @@ static inline void world_step(struct world *w, const float *gradient, float scal
         assert_memory_equal(w->out, w->out + i * w->elements, w->elements * sizeof(float));
 }
 
-/* What a rank keeps, as one bucket. */
+/* What a rank keeps. */
 static inline void residual_of(struct world *w, unsigned rank, float *x)
 {
-    struct spr_lowrank *l = &w->rank[rank];
-    float *saved = zeros(spr_lowrank_saved_floats(l), sizeof(float)), *at = saved;
-
-    spr_lowrank_save(l, saved);
-    for (size_t t = 0; t < l->count; t++) {
-        size_t n = l->tensors[t].rows * l->tensors[t].columns;
-        memcpy(x + l->tensors[t].offset, at, n * sizeof(float));
-        at += n;
-        if (!spr_lowrank_is_dense(&l->tensors[t], l->rank))
-            at += spr_skinny_floats(l->tensors[t].columns, l->rank);
-    }
-    free(saved);
+    spr_lowrank_settle(&w->rank[rank]);
+    memcpy(x, w->rank[rank].residual, w->elements * sizeof(float));
 }
 
 /* x = sum of `r` outer products, with factors of about 1, decay, decay^2, ... */

@@ -73,36 +73,115 @@ static void an_aborted_step_is_sent_again_to_the_bit(void **state)
     world_close(&troubled);
 }
 
-static void a_loaded_state_goes_on_to_the_bit(void **state)
+/* As a checkpoint would: residuals, and where the next step starts. */
+static void copy_state(struct spr_lowrank *to, struct spr_lowrank *from)
+{
+    spr_lowrank_settle(from);
+    memcpy(to->residual, from->residual, BUCKET * sizeof(float));
+    for (size_t t = 0; t < from->count; t++) {
+        size_t floats;
+        const float *start = spr_lowrank_start(from, t, &floats);
+        memcpy(spr_lowrank_start(to, t, &floats), start, floats * sizeof(float));
+    }
+}
+
+static void a_copied_state_goes_on_to_the_bit(void **state)
 {
     float *g = zeros(BUCKET, sizeof(float));
-    struct world a, b;
+    struct world a, b, unsettled;
 
     (void)state;
     world_open(&a, 1, bucket, SPR_ARRAY_LEN(bucket), 2);
     world_open(&b, 1, bucket, SPR_ARRAY_LEN(bucket), 2);
-    float *saved = zeros(spr_lowrank_saved_floats(a.rank), sizeof(float));
-    for (int step = 0; step < 5; step++) {
+    world_open(&unsettled, 1, bucket, SPR_ARRAY_LEN(bucket), 2);
+    for (int step = 0; step < 8; step++) {
         fill(g, BUCKET);
+        if (step == 5)
+            copy_state(b.rank, a.rank);
         world_step(&a, g, 1, 3);
-    }
-    struct spr_lowrank copy = a.rank[0]; /* save() settles: the copy does not */
-    copy.state = zeros(spr_lowrank_state_floats(&copy), sizeof(float));
-    memcpy(copy.state, a.rank[0].state, spr_lowrank_state_floats(&copy) * sizeof(float));
-    spr_lowrank_save(a.rank, saved);
-    spr_lowrank_load(b.rank, saved);
-    free(a.rank[0].state);
-    a.rank[0] = copy;
-    for (int step = 0; step < 3; step++) {
-        fill(g, BUCKET);
-        world_step(&a, g, 1, 3);
-        world_step(&b, g, 1, 3);
-        assert_memory_equal(a.out, b.out, a.elements * sizeof(float));
+        world_step(&unsettled, g, 1, 3);
+        assert_memory_equal(a.out, unsettled.out, a.elements * sizeof(float));
+        if (step >= 5) {
+            world_step(&b, g, 1, 3);
+            assert_memory_equal(a.out, b.out, a.elements * sizeof(float));
+        }
     }
     free(g);
-    free(saved);
     world_close(&a);
     world_close(&b);
+    world_close(&unsettled);
+}
+
+/* Two worlds with the same input; one takes its steps back, at once or when it is in the next. */
+static void a_revoked_step_is_sent_again(void **state)
+{
+    enum { RANKS = 2 };
+    float *g = zeros((size_t)RANKS * BUCKET, sizeof(float));
+    struct world calm, troubled;
+
+    (void)state;
+    world_open(&calm, RANKS, bucket, SPR_ARRAY_LEN(bucket), 4);
+    world_open(&troubled, RANKS, bucket, SPR_ARRAY_LEN(bucket), 4);
+    for (int step = 0; step < 6; step++) {
+        fill(g, (size_t)RANKS * BUCKET);
+        world_step(&calm, g, 0.5f, 3);
+        world_step(&troubled, g, 0.5f, 3);
+        for (unsigned rank = 0; rank < RANKS; rank++)
+            spr_lowrank_revoke(&troubled.rank[rank]);
+        world_step(&troubled, NULL, 0.5f, 3);
+        assert_memory_equal(calm.out, troubled.out, calm.elements * sizeof(float));
+    }
+    for (int settled = 0; settled < 2; settled++) {
+        if (settled)
+            for (unsigned rank = 0; rank < RANKS; rank++)
+                spr_lowrank_settle(&troubled.rank[rank]);
+        else /* as if nothing were there to add: the same again */
+            world_step(&troubled, NULL, 0.5f, 1);
+        for (unsigned rank = 0; rank < RANKS; rank++)
+            spr_lowrank_revoke(&troubled.rank[rank]);
+        world_step(&troubled, NULL, 0.5f, 3);
+        assert_true(norm(troubled.out, calm.out, BUCKET) < 1e-4 * norm(calm.out, NULL, BUCKET));
+    }
+    free(g);
+    world_close(&calm);
+    world_close(&troubled);
+}
+
+/* Nothing of what is given is lost, whatever is taken back with another gradient in it. */
+static void a_revoked_step_beneath_another_loses_nothing(void **state)
+{
+    float *g = zeros(BUCKET, sizeof(float)), *rest = zeros(BUCKET, sizeof(float));
+    static double given[BUCKET], sent[BUCKET];
+    double most = 0, size = 0;
+    struct world w;
+
+    (void)state;
+    memset(given, 0, sizeof(given));
+    memset(sent, 0, sizeof(sent));
+    world_open(&w, 1, bucket, SPR_ARRAY_LEN(bucket), 3);
+    for (int step = 0; step < 12; step++) {
+        for (int time = 0; time < 2; time++) {
+            fill(g, BUCKET);
+            for (size_t i = 0; i < BUCKET; i++)
+                given[i] += (double)g[i];
+            world_step(&w, g, 1, time == 0 ? 3 : 1);
+        }
+        spr_lowrank_revoke(w.rank);
+        world_step(&w, NULL, 1, 3);
+        for (size_t i = 0; i < BUCKET; i++)
+            sent[i] += (double)w.out[i];
+    }
+    residual_of(&w, 0, rest);
+    for (size_t t = 0; t < SPR_ARRAY_LEN(bucket); t++)
+        for (size_t j = 0; j < bucket[t].rows * bucket[t].columns; j++) {
+            size_t i = bucket[t].offset + j;
+            most = fmax(most, fabs(given[i] - sent[i] - (double)rest[i]));
+            size = fmax(size, fabs(given[i]) + fabs(sent[i]));
+        }
+    assert_true(most < 1e-5 * size);
+    free(g);
+    free(rest);
+    world_close(&w);
 }
 
 /* ---- numbers that are hard ---- */
@@ -185,7 +264,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_sent_and_what_is_kept_is_the_input),
         cmocka_unit_test(an_aborted_step_is_sent_again_to_the_bit),
-        cmocka_unit_test(a_loaded_state_goes_on_to_the_bit),
+        cmocka_unit_test(a_copied_state_goes_on_to_the_bit),
+        cmocka_unit_test(a_revoked_step_is_sent_again),
+        cmocka_unit_test(a_revoked_step_beneath_another_loses_nothing),
         cmocka_unit_test(what_is_not_finite_shows_once_and_in_its_tensor_only),
         cmocka_unit_test(the_scale_of_a_matrix_does_not_matter),
         cmocka_unit_test(zeros_and_denormal_numbers_are_numbers),
