@@ -214,9 +214,10 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
     /* Nothing may go wrong for the caller's fault once the codec has taken the gradient. */
     dense = spr_codec_is_dense(codec);
     plan->collective = dense ? SPR_C_ALLREDUCE : SPR_C_SPARSE_ALLREDUCE;
-    plan->count = spr_codec_elements(codec);
+    plan->count = spr_codec_vector(codec);
     if (!spr_algorithm_select(comm, plan, options ? options->algorithm : NULL, spr_thread_error()))
         return spr_thread_error()->status;
+    plan->count = spr_codec_elements(codec);
     status = spr_check_finite(comm, plan, options, gradient);
     if (status)
         return status;
@@ -228,12 +229,13 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
     *plan = (struct spr_plan){.collective = dense ? SPR_C_ALLREDUCE : SPR_C_SPARSE_ALLREDUCE,
                               .dtype = SPR_FP32,
                               .op = op,
-                              .count = spr_codec_elements(codec),
+                              .count = step.sum ? step.count : spr_codec_elements(codec),
                               .send = step.vector,
-                              .recv = gradient,
+                              .recv = step.sum ? step.sum : gradient,
+                              .gradient = step.sum ? gradient : NULL,
                               .index = step.index,
                               .value = step.dense ? step.vector : step.value,
-                              .entries = step.count,
+                              .entries = step.dense ? 0 : step.count,
                               .dense = gradient,
                               .vtype = step.vtype,
                               .coding = step.coding,

@@ -12,6 +12,7 @@
 #include "compress/codec.h"
 
 #define ARENA_BLOCK_BYTES ((size_t)64 << 10)
+#define ROUND_STEP 0x40000000u /* steps of the second round; no algorithm has so many */
 
 const char *const spr_collective_names[SPR_C_COUNT] = {
     "allreduce", "reduce_scatter",   "allgather", "broadcast",
@@ -53,7 +54,7 @@ void spr_post_send(spr_request *rq, struct spr_out *out, int peer, uint32_t step
     out->busy = true;
     out->send.peer = rq->comm->ids[peer];
     out->send.operation = rq->operation;
-    out->send.step = step;
+    out->send.step = step | rq->round * ROUND_STEP;
     out->send.descriptor = rq->descriptor;
     out->send.data = data;
     out->send.bytes = bytes;
@@ -71,7 +72,7 @@ void spr_post_receive(spr_request *rq, struct spr_in *in, int peer, uint32_t ste
     in->state = SPR_IN_POSTED;
     in->recv.peer = rq->comm->ids[peer];
     in->recv.operation = rq->operation;
-    in->recv.step = step;
+    in->recv.step = step | rq->round * ROUND_STEP;
     in->recv.descriptor = rq->descriptor;
     in->recv.into = into;
     in->recv.capacity = capacity;
@@ -124,10 +125,10 @@ void spr_collective_describe(const spr_request *rq, struct spr_descriptor *d)
     d->vtype = (uint32_t)p->vtype;
     d->root = p->root;
     d->size = (uint32_t)rq->comm->size;
-    d->count = p->count;
+    d->count = rq->posted.count;
     d->codec_hash = p->codec_hash;
-    memcpy(d->algorithm, rq->algorithm->name,
-           strnlen(rq->algorithm->name, sizeof d->algorithm - 1));
+    memcpy(d->algorithm, rq->posted.algorithm,
+           strnlen(rq->posted.algorithm, sizeof d->algorithm - 1));
     memcpy(d->name, rq->name, strnlen(rq->name, sizeof d->name - 1));
 }
 
@@ -205,6 +206,35 @@ static void complete(spr_request *rq, spr_status status)
     pthread_cond_broadcast(&comm->changed);
 }
 
+static void nothing_to_clean(spr_request *rq) { (void)rq; }
+
+/* What a codec sends when it knows the sum of what it has sent, by the algorithm that was asked for
+ * if that can. False: it has what it wants. */
+static bool next_round(spr_request *rq)
+{
+    static const struct spr_algorithm nothing = {.cleanup = nothing_to_clean};
+    struct spr_plan *plan = &rq->plan;
+    struct spr_codec_step step;
+    spr_status status;
+
+    if (!plan->gradient || !spr_codec_next(rq->codec, plan->gradient, &step))
+        return false;
+    assert(rq->round == 0);
+    rq->round++;
+    plan->send = plan->recv = step.sum;
+    plan->count = step.count;
+    if (!rq->named || !rq->algorithm->usable(plan, rq->comm->size))
+        rq->algorithm = spr_algorithm_select(rq->comm, plan, NULL, spr_thread_error());
+    status = rq->algorithm->start(rq);
+    if (status) {
+        rq->algorithm = &nothing;
+        spr_comm_fail(rq->comm, status, rq->comm->rank, -1,
+                      "cannot start the second round of a codec");
+    }
+    mark_ready(rq);
+    return true;
+}
+
 void spr_collective_step(spr_request *rq)
 {
     spr_comm *comm = rq->comm;
@@ -230,7 +260,8 @@ void spr_collective_step(spr_request *rq)
     if (rq->algorithm->advance(rq) && rq->outstanding == 0 && !comm->error.status) {
         spr_halves_unpack(rq);
         rq->algorithm->cleanup(rq);
-        complete(rq, rq->result);
+        if (!next_round(rq))
+            complete(rq, rq->result);
     }
 }
 
@@ -259,6 +290,7 @@ static void fill_options(spr_request *rq, const spr_call_options *options)
     rq->deadline_ns = rq->posted_ns + spr_seconds_ns(timeout * spr_time_factor());
     rq->warn_ns = rq->posted_ns + spr_seconds_ns(warn * spr_time_factor());
     rq->describe_ns = rq->posted_ns + spr_seconds_ns(SPR_DISPUTE_S * spr_time_factor());
+    rq->named = options && options->algorithm && strcmp(options->algorithm, "auto") != 0;
     if (options && options->name)
         snprintf(rq->name, sizeof rq->name, "%s", options->name);
 }
@@ -297,6 +329,8 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
     if (status)
         goto undo;
     rq->operation = comm->next_operation;
+    rq->posted.algorithm = rq->algorithm->name;
+    rq->posted.count = rq->plan.count;
     fill_options(rq, options);
     spr_collective_describe(rq, &descriptor);
     rq->descriptor = spr_descriptor_hash(&descriptor);

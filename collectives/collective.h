@@ -47,6 +47,8 @@ struct spr_plan {
     enum spr_vtype vtype;     /* of the values on their way to the owner */
     struct spr_coding coding; /* ... when they are coded */
     uint64_t codec_hash;
+    float
+        *gradient; /* of a codec that sends in rounds: its result, see compress/codec.h; or NULL */
     float *unpack; /* dense codecs: recv holds halves, which go here at the end */
 };
 
@@ -74,8 +76,13 @@ struct spr_request {
     struct spr_list ready_node; /* comm->ready, or empty */
     spr_comm *comm;
     struct spr_plan plan;
-    const struct spr_algorithm *algorithm;
+    const struct spr_algorithm *algorithm; /* of this round, ... */
     void *state;
+    uint32_t round;
+    struct { /* ... and what the operation was posted as */
+        const char *algorithm;
+        size_t count;
+    } posted;
     struct spr_arena arena;
     uint32_t operation;
     uint64_t descriptor;
@@ -86,6 +93,7 @@ struct spr_request {
     int disputed;         /* that rank */
     size_t outstanding;   /* messages posted and not yet done */
     bool done, canceled;
+    bool named;          /* the algorithm was asked for by name */
     spr_status rejected; /* SPR_OK, or why it fails alone */
     char *why;           /* text of that, in the arena, or NULL */
     int blamed;

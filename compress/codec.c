@@ -66,6 +66,8 @@ static spr_status take_layout(spr_codec *codec, const spr_layout *layout, struct
             .id = l->id,
             .elements = (uint64_t)size,
             .offset = elements,
+            .rows = l->rows,
+            .columns = l->columns,
         };
         elements += (uint64_t)size;
     }
@@ -77,6 +79,10 @@ static spr_status take_layout(spr_codec *codec, const spr_layout *layout, struct
         if (codec->parameters[i].id == codec->parameters[i - 1].id)
             return spr_error_set(error, SPR_ERR_INVALID, -1, "two parameters have the id %" PRIu64,
                                  codec->parameters[i].id);
+    for (size_t i = 0; i < codec->parameter_count; i++) {
+        const struct spr_codec_parameter *p = &codec->parameters[i];
+        codec->tensors[i] = (struct spr_lowrank_tensor){p->offset, p->rows, p->columns};
+    }
     return SPR_OK;
 }
 
@@ -120,7 +126,8 @@ spr_status spr_codec_create(const char *spec, const spr_layout *layout, size_t p
         goto undo;
     c->parameter_count = parameters;
     c->parameters = spr_calloc(parameters, sizeof(*c->parameters));
-    if (!c->parameters) {
+    c->tensors = spr_calloc(parameters, sizeof(*c->tensors));
+    if (!c->parameters || !c->tensors) {
         status = spr_error_set(error, SPR_ERR_NOMEM, -1, "no memory for the layout of a codec");
         goto undo;
     }
@@ -149,13 +156,18 @@ void spr_codec_destroy(spr_codec *codec)
     spr_pages_free(codec->workspace, codec->workspace_bytes);
     spr_pages_free(codec->velocity, codec->elements * sizeof(float));
     spr_pages_free(codec->residual, codec->elements * sizeof(float));
+    spr_free(codec->tensors);
     spr_free(codec->parameters);
     spr_free(codec);
 }
 
 size_t spr_codec_elements(const spr_codec *codec) { return codec->elements; }
 
-const float *spr_codec_residual(const spr_codec *codec) { return codec->residual; }
+const float *spr_codec_residual(const spr_codec *codec)
+{
+    spr_codec_settle(codec);
+    return codec->residual;
+}
 
 uint64_t spr_codec_hash(const spr_codec *codec) { return codec->hash; }
 
@@ -199,6 +211,17 @@ spr_status spr_codec_begin(spr_codec *codec, const float *gradient, struct spr_c
     const struct spr_codec_place alone = {{codec->elements, 1, 12}, 0};
 
     return spr_codec_begin_at(codec, gradient, &alone, step);
+}
+
+size_t spr_codec_vector(const spr_codec *codec)
+{
+    return codec->selection->steps->vector ? codec->selection->steps->vector(codec)
+                                           : codec->elements;
+}
+
+bool spr_codec_next(spr_codec *codec, float *gradient, struct spr_codec_step *step)
+{
+    return codec->selection->steps->next(codec, gradient, step);
 }
 
 void spr_codec_sent(const spr_codec *codec, const struct spr_codec_step *step, float *sent)

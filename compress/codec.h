@@ -3,7 +3,7 @@
  * Codec: a parsed codec string and its state. Implements include/sparring/codec.h but for the
  * collective itself. Pure: knows nothing of ranks or transports.
  *
- * One step:  begin -> (the list is sent and summed) -> commit [-> revoke] | abort
+ * One step:  begin -> (the list is sent and summed) [-> next ->] -> commit [-> revoke] | abort
  *
  *   begin   residual += gradient, select, round; the selected entries are taken out of the
  *           residual (what rounding lost stays in it). After an abort: begin returns the same
@@ -11,6 +11,8 @@
  *   commit  the step is done, here. That all others have it, too, is known when the next one is.
  *   abort   the selected values go back into the residual, exact to the bit, from the list; the
  *           step is marked as absorbed.
+ *   next    of a codec that sends in rounds (powersgd): what it sends depends on the sum of what it
+ *           sent before.
  *   revoke  the step that was committed last has failed on another rank: as abort. When the next
  *           one had begun already (and was aborted), what was sent is added to the residual, that
  *           next step is dropped, and begin returns the list of the revoked one.
@@ -61,11 +63,12 @@ struct spr_codec_place {
 
 /* What a step sends. Owned by the codec; valid until commit or abort. */
 struct spr_codec_step {
-    bool dense;            /* no selection: the whole vector is sent */
-    const float *vector;   /* dense: `elements` values */
-    const uint32_t *index; /* count sorted indices */
-    const float *value;    /* count values */
-    size_t count;
+    bool dense;               /* no selection: the whole vector is sent */
+    const float *vector;      /* dense: `elements` values, or, unless sum is NULL, `count` */
+    float *sum;               /* where their sum over ranks goes, for spr_codec_next(), or NULL */
+    const uint32_t *index;    /* count sorted indices */
+    const float *value;       /* count values */
+    size_t count;             /* of the list, or with sum of the vector */
     enum spr_vtype vtype;     /* values fit this type without loss; or they are */
     struct spr_coding coding; /* ... coded so, without scratch */
 };
@@ -76,7 +79,13 @@ spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
                               const struct spr_codec_place *place, struct spr_codec_step *step);
 /* As one rank alone. */
 spr_status spr_codec_begin(spr_codec *codec, const float *gradient, struct spr_codec_step *step);
-/* What others make of the step that runs, in the order of `vector` or `value`. */
+/* Elements of the vector that a dense codec sends, in the first round of a step. */
+size_t spr_codec_vector(const spr_codec *codec);
+/* After a step whose `sum` is not NULL was summed over ranks there, in place. True: `step` is the
+ * next round, to be summed likewise. False: there is none, and the gradient is the result. */
+bool spr_codec_next(spr_codec *codec, float *gradient, struct spr_codec_step *step);
+/* What others make of the step that runs, unless that needs sums, in the order of `vector` or
+ * `value`. */
 void spr_codec_sent(const spr_codec *codec, const struct spr_codec_step *step, float *sent);
 void spr_codec_commit(spr_codec *codec);
 void spr_codec_abort(spr_codec *codec);

@@ -14,6 +14,7 @@
 
 #include "base/opt.h"
 #include "compress/codec.h"
+#include "compress/lowrank/lowrank.h"
 #include "compress/select/select.h"
 
 /* Fields of the selector's options, then struct spr_feedback_options. */
@@ -21,7 +22,7 @@
 #define SPR_CODEC_OPTIONS_MAX 16 /* rows */
 #define SPR_CODEC_SPEC_BYTES 512
 
-/* What the steps of a codec do. All slots are filled. */
+/* What the steps of a codec do. The slots up to `revoke` are filled. */
 struct spr_codec_steps {
     /* Bytes of codec->workspace; called when all other fields are set. */
     size_t (*workspace)(const spr_codec *codec);
@@ -36,6 +37,11 @@ struct spr_codec_steps {
     void (*abort)(spr_codec *codec);
     /* Undo a commit. */
     void (*revoke)(spr_codec *codec);
+    /* A step of several rounds: elements of the first one's vector; and spr_codec_next(). */
+    size_t (*vector)(const spr_codec *codec);
+    bool (*next)(spr_codec *codec, float *gradient, struct spr_codec_step *step);
+    /* Bring the residual up to date, for whoever looks at it. */
+    void (*settle)(spr_codec *codec);
 };
 
 /* Which elements a step sends. */
@@ -44,6 +50,8 @@ struct spr_codec_selection {
     const char *doc;                     /* one sentence, no trailing dot; NULL: the selector's */
     const char *paper;                   /* NULL: the selector's, if there is one */
     const struct spr_selector *selector; /* NULL: all of them */
+    const struct spr_opt *options;       /* ... and its own options, without a rule of feedback */
+    size_t option_count;
     const struct spr_value_coder *coder; /* unless the string names one; NULL: none */
     const char *ratio, *feedback;        /* defaults of these options; NULL: as in their tables */
     const struct spr_codec_steps *steps;
@@ -55,6 +63,8 @@ const char *spr_codec_selection_paper(const struct spr_codec_selection *s); /* o
 /* The options: fields of spr_codec.options; no strings. Returns their number. */
 size_t spr_codec_selection_options(const struct spr_codec_selection *s,
                                    struct spr_opt options[SPR_CODEC_OPTIONS_MAX]);
+/* How many of them are its own: the first ones. */
+size_t spr_codec_selection_own_options(const struct spr_codec_selection *s);
 
 enum spr_codec_phase {
     SPR_CODEC_IDLE,
@@ -66,6 +76,7 @@ struct spr_codec_parameter {
     uint64_t id;
     uint64_t elements;
     uint64_t offset; /* of its residual, and in the vector */
+    size_t rows, columns;
 };
 
 struct spr_codec {
@@ -79,12 +90,15 @@ struct spr_codec {
     uint64_t hash;                                                    /* of spec and layout */
     enum spr_codec_phase phase;
     struct spr_codec_parameter *parameters; /* ascending by id */
+    struct spr_lowrank_tensor *tensors;     /* in the same order */
     size_t parameter_count;
     size_t elements;
     float *residual;    /* pages */
     bool residual_zero; /* all of it is +0 */
     float *velocity;    /* pages; NULL: the codec has none */
     struct spr_select_state select;
+    struct spr_lowrank lowrank;
+    bool factors;    /* ... the basis is known: the second round */
     void *workspace; /* pages; layout is the selection's own */
     size_t workspace_bytes;
     struct spr_coding coding; /* coded values: scratch */
@@ -125,6 +139,13 @@ static inline struct spr_feedback spr_codec_feedback_of(const spr_codec *codec,
     return f;
 }
 
+/* The residual is its owner's to look at, and what brings it up to date changes no step. */
+static inline void spr_codec_settle(const spr_codec *codec)
+{
+    if (codec->selection->steps->settle && codec->phase != SPR_CODEC_RUNNING)
+        codec->selection->steps->settle((spr_codec *)codec);
+}
+
 static inline bool spr_codec_has_velocity(const spr_codec *codec)
 {
     return spr_feedback_has_velocity((enum spr_feedback_rule)spr_codec_feedback(codec)->rule);
@@ -134,6 +155,11 @@ static inline bool spr_codec_is_lossless(const spr_codec *codec)
 {
     return codec->traits & SPR_VALUES_LOSSLESS;
 }
+
+/* Options of "powersgd". */
+struct spr_lowrank_options {
+    int rank;
+};
 
 /* ---- codec_quantise.c ---- */
 
@@ -155,6 +181,6 @@ static inline float spr_codec_rest(float accumulated, float sent)
     return isnan(sent) ? accumulated : accumulated - sent;
 }
 
-extern const struct spr_codec_steps spr_codec_whole, spr_codec_select;
+extern const struct spr_codec_steps spr_codec_whole, spr_codec_select, spr_codec_low_rank;
 
 #endif

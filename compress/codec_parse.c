@@ -151,6 +151,9 @@ static spr_status parse_coder(struct parser *p, const char *start, const struct 
 {
     if (p->have_coder)
         return fail(p, start, "misplaced", c->name, "a codec has one value coder");
+    if (p->codec->selection->steps->next)
+        return fail(p, start, "misplaced", c->name,
+                    "factors are sent as fp32, without a value coder");
     p->have_coder = true;
     set_coder(p->codec, c);
     if (*p->at != ':')
@@ -215,8 +218,8 @@ static void print_spec(spr_codec *codec)
     size_t room = sizeof(codec->spec), name = strlen(s->name), n = name;
 
     snprintf(out, room, "%s", s->name);
-    n += print_options(options, count, s->selector ? s->selector->option_count : 0, codec->options,
-                       out + n, room - n);
+    n += print_options(options, count, spr_codec_selection_own_options(s), codec->options, out + n,
+                       room - n);
     if (lossless)
         return;
     if (s == spr_codec_selections && n == name)
@@ -291,10 +294,12 @@ void spr_codec_help(FILE *out)
     for (const struct spr_codec_selection *s = spr_codec_selections; s->name; s++) {
         spr_codec_selection_options(s, options);
         help_stage(out, s->name, spr_codec_selection_doc(s), options,
-                   s->selector ? s->selector->option_count : 0);
+                   spr_codec_selection_own_options(s));
     }
-    help_stage(out, "...", "all of these, beside their own options; none and onebit: the first 3",
-               spr_feedback_table, SPR_FEEDBACK_OPTIONS);
+    help_stage(
+        out, "...",
+        "all of these, beside their own options; none and onebit: the first 3; powersgd: none",
+        spr_feedback_table, SPR_FEEDBACK_OPTIONS);
     fputs("\nValue coders:\n", out);
     for (size_t i = 0; i < spr_value_coder_count; i++)
         help_stage(out, spr_value_coders[i]->name, spr_value_coders[i]->doc,

@@ -8,6 +8,16 @@
 #include "compress/codec_internal.h"
 #include "compress/select/selectors.h"
 
+static const struct spr_opt lowrank_options[] = {
+    {.name = "rank",
+     .default_value = "4",
+     .doc = "columns of the factors, 1 to 32",
+     .type = SPR_OPT_INT,
+     .offset = offsetof(struct spr_lowrank_options, rank),
+     .min = 1,
+     .max = SPR_LOWRANK_RANK_MAX},
+};
+
 #define BY(selector_)                                                                              \
     {                                                                                              \
         .name = #selector_, .selector = &spr_selector_##selector_, .steps = &spr_codec_select      \
@@ -41,6 +51,15 @@ const struct spr_codec_selection spr_codec_selections[] = {
         .feedback = "momentum",
         .steps = &spr_codec_whole,
     },
+    {
+        .name = "powersgd",
+        .doc = "of each matrix two factors of a low rank, one after the other, with error feedback",
+        .paper = "Vogels, Karimireddy and Jaggi 2019, PowerSGD: practical low-rank gradient "
+                 "compression for distributed optimization",
+        .options = lowrank_options,
+        .option_count = SPR_ARRAY_LEN(lowrank_options),
+        .steps = &spr_codec_low_rank,
+    },
     {.name = NULL},
 };
 
@@ -61,14 +80,22 @@ static struct spr_opt with_default(struct spr_opt row, const char *name, const c
     return row;
 }
 
+size_t spr_codec_selection_own_options(const struct spr_codec_selection *s)
+{
+    return s->selector ? s->selector->option_count : s->option_count;
+}
+
 size_t spr_codec_selection_options(const struct spr_codec_selection *s,
                                    struct spr_opt options[SPR_CODEC_OPTIONS_MAX])
 {
-    size_t n = 0, own = s->selector ? s->selector->option_count : 0;
+    const struct spr_opt *own = s->selector ? s->selector->options : s->options;
+    size_t n = 0, feedback = s->selector  ? SPR_FEEDBACK_OPTIONS
+                             : s->options ? 0
+                                          : SPR_FEEDBACK_WHOLE_OPTIONS;
 
-    for (size_t i = 0; i < own; i++)
-        options[n++] = with_default(s->selector->options[i], "ratio", s->ratio);
-    for (size_t i = 0; i < (s->selector ? SPR_FEEDBACK_OPTIONS : SPR_FEEDBACK_WHOLE_OPTIONS); i++) {
+    for (size_t i = 0; i < spr_codec_selection_own_options(s); i++)
+        options[n++] = with_default(own[i], "ratio", s->ratio);
+    for (size_t i = 0; i < feedback; i++) {
         options[n] = with_default(spr_feedback_table[i], "feedback", s->feedback);
         options[n++].offset += SPR_SELECT_OPTION_BYTES;
     }

@@ -12,15 +12,19 @@
  *   +-----------------+-----------------+-----------------+-----------------+
  *   | id                                | elements                          | per parameter, ids
  *   +-----------------------------------+-----------------------------------+ ascending
+ *   | start                             |
+ *   +-----------------------------------+
  *   | residual, fp32, parameter after parameter
  *   +-----------------------------------
  *   | velocity, likewise, if there are two vectors
  *   +-----------------------------------
+ *   | of each parameter in turn `start` floats: where the next step of a low rank starts
+ *   +-----------------------------------
  *
  * The CRC covers all but itself. The number of steps decides what the next ones draw; the threshold
  * (magnitude bits) and its age are what the selector has learned. Parameters are ordered by id, so
- * the bytes do not depend on the layout. A velocity that is not there is zero; one that the codec
- * has no use for is ignored.
+ * the bytes do not depend on the layout. A velocity that is not there is zero, a start that is not
+ * there, or is for another rank, is drawn anew; what the codec has no use for is ignored.
  */
 #include <stdint.h>
 #include <string.h>
@@ -30,7 +34,7 @@
 #include "compress/codec_internal.h"
 
 #define STATE_MAGIC 0x53525053u /* "SPRS" */
-#define STATE_VERSION 3u
+#define STATE_VERSION 4u
 
 struct state_header {
     uint32_t magic;
@@ -46,9 +50,10 @@ struct state_header {
 struct state_record {
     uint64_t id;
     uint64_t elements;
+    uint64_t start;
 };
 _Static_assert(sizeof(struct state_header) == 48, "state header layout");
-_Static_assert(sizeof(struct state_record) == 16, "state record layout");
+_Static_assert(sizeof(struct state_record) == 24, "state record layout");
 
 static uint32_t checksum(const char *data, size_t bytes)
 {
@@ -60,6 +65,13 @@ static uint32_t checksum(const char *data, size_t bytes)
 static spr_status fail(spr_status status, const char *what)
 {
     return spr_error_set(spr_thread_error(), status, -1, "codec state: %s", what);
+}
+
+/* Where the next step of parameter i starts; *n floats, 0 where there is no such thing. */
+static float *start_of(const spr_codec *codec, size_t i, size_t *n)
+{
+    *n = 0;
+    return codec->lowrank.state ? spr_lowrank_start(&codec->lowrank, i, n) : NULL;
 }
 
 spr_status spr_codec_save(const spr_codec *codec, void *buffer, size_t *bytes)
@@ -74,7 +86,7 @@ spr_status spr_codec_save(const spr_codec *codec, void *buffer, size_t *bytes)
         .age = codec->select.age,
     };
     const float *vector[2] = {codec->residual, codec->velocity};
-    size_t capacity = *bytes;
+    size_t capacity = *bytes, n;
     char *out = buffer;
 
     spr_error_clear(spr_thread_error());
@@ -82,26 +94,40 @@ spr_status spr_codec_save(const spr_codec *codec, void *buffer, size_t *bytes)
         return fail(SPR_ERR_INVALID, "a request is running");
     h.bytes = sizeof(h) + codec->parameter_count * sizeof(struct state_record) +
               h.vectors * codec->elements * sizeof(float);
+    for (size_t i = 0; i < codec->parameter_count; i++) {
+        (void)start_of(codec, i, &n);
+        h.bytes += n * sizeof(float);
+    }
     *bytes = (size_t)h.bytes;
     if (!buffer || capacity < h.bytes)
         return fail(SPR_ERR_TOO_SMALL, "the buffer is too small");
+    spr_codec_settle(codec);
     memcpy(out, &h, sizeof(h));
     out += sizeof(h);
     for (size_t i = 0; i < codec->parameter_count; i++) {
         const struct spr_codec_parameter *p = &codec->parameters[i];
         struct state_record r = {.id = p->id, .elements = p->elements};
 
+        (void)start_of(codec, i, &n);
+        r.start = n;
         memcpy(out, &r, sizeof(r));
         out += sizeof(r);
     }
     for (uint32_t v = 0; v < h.vectors; v++)
         for (size_t i = 0; i < codec->parameter_count; i++) {
             const struct spr_codec_parameter *p = &codec->parameters[i];
-            size_t n = (size_t)p->elements * sizeof(float);
 
+            n = (size_t)p->elements * sizeof(float);
             memcpy(out, vector[v] + p->offset, n);
             out += n;
         }
+    for (size_t i = 0; i < codec->parameter_count; i++) {
+        const float *start = start_of(codec, i, &n);
+
+        if (n > 0)
+            memcpy(out, start, n * sizeof(float));
+        out += n * sizeof(float);
+    }
     h.crc = checksum(buffer, (size_t)h.bytes);
     memcpy((char *)buffer + offsetof(struct state_header, crc), &h.crc, sizeof(h.crc));
     return SPR_OK;
@@ -145,12 +171,23 @@ static spr_status check(const char *data, size_t bytes, struct state_header *h)
         if (r.elements > left / sizeof(float) / h->vectors)
             return fail(SPR_ERR_CORRUPT, "more elements than bytes");
         left -= h->vectors * r.elements * sizeof(float);
+        if (r.start > left / sizeof(float))
+            return fail(SPR_ERR_CORRUPT, "more of a start than bytes");
+        left -= r.start * sizeof(float);
         previous = r.id;
     }
     return left == 0 ? SPR_OK : fail(SPR_ERR_CORRUPT, "bytes left over");
 }
 
-/* Walk both lists of parameters, which ascend by id. to: one vector from *values on, which moves to
+/* Both lists of parameters ascend by id: *own is where the search begins, and ends. */
+static bool find(const spr_codec *codec, uint64_t id, size_t *own)
+{
+    while (*own < codec->parameter_count && codec->parameters[*own].id < id)
+        ++*own;
+    return *own < codec->parameter_count && codec->parameters[*own].id == id;
+}
+
+/* to: one vector from *values on, which moves to
  * the next one; NULL: only compare the sizes. */
 static spr_status match(const spr_codec *codec, const char *data, const struct state_header *h,
                         const char **values, float *to)
@@ -161,9 +198,7 @@ static spr_status match(const spr_codec *codec, const char *data, const struct s
         struct state_record r = record(data, i);
         size_t n = (size_t)r.elements * sizeof(float);
 
-        while (own < codec->parameter_count && codec->parameters[own].id < r.id)
-            own++;
-        if (own < codec->parameter_count && codec->parameters[own].id == r.id) {
+        if (find(codec, r.id, &own)) {
             if (codec->parameters[own].elements != r.elements)
                 return fail(SPR_ERR_MISMATCH, "a parameter has another size in this layout");
             if (to)
@@ -172,6 +207,25 @@ static spr_status match(const spr_codec *codec, const char *data, const struct s
         *values += n;
     }
     return SPR_OK;
+}
+
+/* Of the parameters that both have, and that have it in the same size. */
+static void load_starts(spr_codec *codec, const char *data, const struct state_header *h,
+                        const char *values)
+{
+    size_t own = 0;
+
+    for (uint64_t i = 0; i < h->parameters; i++) {
+        struct state_record r = record(data, i);
+        size_t n = 0;
+        float *start = NULL;
+
+        if (find(codec, r.id, &own))
+            start = start_of(codec, own, &n);
+        if (n == r.start && n > 0)
+            memcpy(start, values, n * sizeof(float));
+        values += (size_t)r.start * sizeof(float);
+    }
 }
 
 static const char *vectors_of(const void *data, const struct state_header *h)
@@ -200,11 +254,14 @@ spr_status spr_codec_load(spr_codec *codec, const void *buffer, size_t bytes)
     values = vectors_of(buffer, &h);
     memset(codec->residual, 0, codec->elements * sizeof(float));
     codec->residual_zero = false;
+    if (codec->lowrank.state)
+        spr_lowrank_reset(&codec->lowrank);
     match(codec, buffer, &h, &values, codec->residual);
     if (codec->velocity)
         memset(codec->velocity, 0, codec->elements * sizeof(float));
-    if (codec->velocity && h.vectors == 2)
+    if (h.vectors == 2)
         match(codec, buffer, &h, &values, codec->velocity);
+    load_starts(codec, buffer, &h, values);
     codec->steps = h.steps;
     codec->select = (struct spr_select_state){h.threshold_bits, h.age};
     codec->phase = SPR_CODEC_IDLE; /* the steps before belonged to the state that is gone */

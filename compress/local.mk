@@ -11,6 +11,7 @@ compress_libspr_compress_la_SOURCES = \
 	compress/codec.c \
 	compress/codec.h \
 	compress/codec_internal.h \
+	compress/codec_lowrank.c \
 	compress/codec_none.c \
 	compress/codec_parse.c \
 	compress/codec_quantise.c \

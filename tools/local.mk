@@ -117,6 +117,7 @@ tools_sparring_perf_LDADD = $(spr_static_libs) $(JANSSON_LIBS)
 tools_sparring_perf_SOURCES = \
 	tools/option_rows.c \
 	tools/option_rows.h \
+	tools/matrix_layout.h \
 	tools/perf/compressed.c \
 	tools/perf/data.c \
 	tools/perf/data.h \
@@ -178,6 +179,7 @@ tools_sparring_codec_LDADD = $(spr_static_libs) $(JANSSON_LIBS)
 tools_sparring_codec_SOURCES = \
 	tools/option_rows.c \
 	tools/option_rows.h \
+	tools/matrix_layout.h \
 	tools/codec/advice.c \
 	tools/codec/advice.h \
 	tools/codec/bench.c \

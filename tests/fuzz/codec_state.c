@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * Saved states of codecs (compress/codec_state.c). Input: mode (bit 0: right magic, version, length
- * and checksum), the state.
+ * and checksum; bit 1: into a codec of low rank, else into one with a velocity), the state.
  */
 #include <stdlib.h>
 
@@ -9,27 +9,37 @@
 #include "compress/codec_internal.h"
 #include "tests/fuzz/fuzz.h"
 
-#define ELEMENTS 14
+#define ELEMENTS 50
+#define START 16 /* of the matrix, which begins at element 5 */
 #define HEADER_BYTES 48
-#define STATE_BYTES (HEADER_BYTES + 3 * 16 + 2 * 4 * ELEMENTS)
+#define RECORD_BYTES 24
+#define STATE_BYTES (HEADER_BYTES + 3 * RECORD_BYTES + 2 * 4 * ELEMENTS + 4 * START)
 
 static const spr_layout layout[] = {
-    {7, "a", 0, 2, 2}, {3, "b", 4, 1, 1}, {1000, "c", 5, 9, 1}, /* in the order of offsets */
+    {7, "a", 0, 2, 2}, {3, "b", 4, 1, 1}, {1000, "c", 5, 5, 9}, /* in the order of offsets */
 };
-static spr_codec *codec;
-static uint8_t base[STATE_BYTES]; /* the state before each input */
+enum { MATRIX = 2 }; /* of them, in any order */
+static struct {
+    spr_codec *codec;
+    uint8_t base[STATE_BYTES]; /* the state before each input */
+    size_t bytes;
+} targets[2];
 
 static void prepare(void)
 {
-    size_t bytes = sizeof base;
-
-    if (codec)
-        return;
-    if (spr_codec_create("dgc:ratio=50%", layout, 3, &codec))
-        abort();
-    for (size_t i = 0; i < ELEMENTS; i++)
-        codec->velocity[i] = 2 * (codec->residual[i] = (float)i - 5.5f);
-    FUZZ_CHECK(spr_codec_save(codec, base, &bytes) == SPR_OK && bytes == sizeof base);
+    for (int t = 0; t < 2 && !targets[t].codec; t++) {
+        spr_codec *codec;
+        if (spr_codec_create(t ? "powersgd:rank=1" : "dgc:ratio=50%", layout, 3, &codec))
+            abort();
+        for (size_t i = 0; i < ELEMENTS; i++) {
+            codec->residual[i] = (float)i - 5.5f;
+            if (codec->velocity)
+                codec->velocity[i] = 2 * codec->residual[i];
+        }
+        targets[t].codec = codec;
+        targets[t].bytes = STATE_BYTES;
+        FUZZ_CHECK(spr_codec_save(codec, targets[t].base, &targets[t].bytes) == SPR_OK);
+    }
 }
 
 static uint64_t word(const uint8_t *at)
@@ -41,7 +51,7 @@ static uint64_t word(const uint8_t *at)
 
 static void repair(uint8_t *state, size_t bytes)
 {
-    static const uint32_t start[2] = {0x53525053u, 3};
+    static const uint32_t start[2] = {0x53525053u, 4};
     const uint64_t length = bytes;
 
     if (bytes < HEADER_BYTES)
@@ -52,56 +62,81 @@ static void repair(uint8_t *state, size_t bytes)
     memcpy(state + 32, &crc, 4);
 }
 
-/* What an accepted state says, read the plain way. */
-static void expect(const uint8_t *state, size_t bytes, float vector[2][ELEMENTS])
+/* What an accepted state says, read the plain way. start: as it is if there is none. */
+static void expect(const uint8_t *state, size_t bytes, float vector[2][ELEMENTS], float *start)
 {
-    uint64_t parameters = word(state + 16), at = HEADER_BYTES + 16 * parameters;
+    uint64_t parameters = word(state + 16), at = HEADER_BYTES + RECORD_BYTES * parameters;
 
     memset(vector, 0, 2 * sizeof *vector);
     FUZZ_CHECK(state[36] == 1 || state[36] == 2);
-    for (uint64_t i = 0; i < parameters * state[36]; i++) {
-        const uint8_t *record = state + HEADER_BYTES + 16 * (i % parameters);
-        uint64_t id = word(record), elements = word(record + 8);
+    for (uint64_t i = 0; i < parameters * (state[36] + 1u); i++) {
+        const uint8_t *record = state + HEADER_BYTES + RECORD_BYTES * (i % parameters);
+        bool starts = i / parameters == state[36];
+        uint64_t id = word(record), floats = word(record + (starts ? 16 : 8));
 
-        FUZZ_CHECK(elements <= (bytes - at) / 4);
+        FUZZ_CHECK(floats <= (bytes - at) / 4);
         for (size_t p = 0; p < 3; p++) {
             if (layout[p].id != id)
                 continue;
-            FUZZ_CHECK(elements == layout[p].rows * layout[p].columns);
-            memcpy(vector[i / parameters] + layout[p].offset, state + at, elements * 4);
+            if (starts && p == MATRIX && floats == START)
+                memcpy(start, state + at, floats * 4);
+            if (starts)
+                continue;
+            FUZZ_CHECK(floats == layout[p].rows * layout[p].columns);
+            memcpy(vector[i / parameters] + layout[p].offset, state + at, floats * 4);
         }
-        at += elements * 4;
+        at += floats * 4;
     }
     FUZZ_CHECK(at == bytes);
+}
+
+/* `again` is the state behind it. */
+static void check_accepted(spr_codec *codec, const uint8_t *state, size_t bytes,
+                           const uint8_t *again, size_t n)
+{
+    uint8_t twice[STATE_BYTES];
+    float expected[2][ELEMENTS], start[START];
+    size_t floats = 0;
+    const float *now = NULL;
+
+    if (codec->lowrank.state) {
+        now = spr_lowrank_start(&codec->lowrank, MATRIX, &floats);
+        FUZZ_CHECK(floats == START);
+        memcpy(start, now, sizeof start);
+    }
+    expect(state, bytes, expected, start);
+    FUZZ_CHECK(memcmp(codec->residual, expected[0], sizeof expected[0]) == 0);
+    FUZZ_CHECK(!codec->velocity || memcmp(codec->velocity, expected[1], sizeof expected[1]) == 0);
+    FUZZ_CHECK(!now || memcmp(now, start, sizeof start) == 0);
+    FUZZ_CHECK(spr_codec_load(codec, again, n) == SPR_OK);
+    FUZZ_CHECK(spr_codec_save(codec, twice, &n) == SPR_OK);
+    FUZZ_CHECK(memcmp(again, twice, n) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_in in = {data, size};
-    uint8_t again[STATE_BYTES], twice[STATE_BYTES];
-    float expected[2][ELEMENTS];
+    uint8_t again[STATE_BYTES];
     size_t n = sizeof again;
 
     prepare();
-    FUZZ_CHECK(spr_codec_load(codec, base, sizeof base) == SPR_OK);
     uint8_t mode = fuzz_u8(&in);
+    spr_codec *codec = targets[mode >> 1 & 1].codec;
+    const uint8_t *base = targets[mode >> 1 & 1].base;
+    size_t base_bytes = targets[mode >> 1 & 1].bytes;
+    FUZZ_CHECK(spr_codec_load(codec, base, base_bytes) == SPR_OK);
     size_t bytes = in.left;
     uint8_t *state = fuzz_rest(&in);
     if (mode & 1)
         repair(state, bytes);
     spr_status status = spr_codec_load(codec, state, bytes);
-    FUZZ_CHECK(spr_codec_save(codec, again, &n) == SPR_OK && n == sizeof again);
-    if (status != SPR_OK) {
+    FUZZ_CHECK(spr_codec_save(codec, again, &n) == SPR_OK && n == base_bytes);
+    if (status == SPR_OK) {
+        check_accepted(codec, state, bytes, again, n);
+    } else {
         FUZZ_CHECK(status == SPR_ERR_CORRUPT || status == SPR_ERR_MISMATCH ||
                    status == SPR_ERR_UNSUPPORTED);
-        FUZZ_CHECK(memcmp(again, base, sizeof base) == 0);
-    } else {
-        expect(state, bytes, expected);
-        FUZZ_CHECK(memcmp(codec->residual, expected[0], sizeof expected[0]) == 0);
-        FUZZ_CHECK(memcmp(codec->velocity, expected[1], sizeof expected[1]) == 0);
-        FUZZ_CHECK(spr_codec_load(codec, again, sizeof again) == SPR_OK);
-        FUZZ_CHECK(spr_codec_save(codec, twice, &n) == SPR_OK);
-        FUZZ_CHECK(memcmp(again, twice, sizeof again) == 0);
+        FUZZ_CHECK(memcmp(again, base, base_bytes) == 0);
     }
     free(state);
     return 0;
@@ -116,26 +151,29 @@ void fuzz_seeds(void)
     } others[] = {
         {"other_size", {{3, "b", 0, 2, 1}}, 1},
         {"unknown_parameter", {{5, "x", 0, 3, 1}, {7, "a", 3, 4, 1}}, 2},
-        {"some", {{1000, "c", 0, 9, 1}}, 1},
+        {"some", {{1000, "c", 0, 5, 9}}, 1},
+        {"other_shape", {{1000, "c", 0, 9, 5}}, 1},
     };
     static struct fuzz_seed s;
 
     prepare();
-    for (unsigned mode = 0; mode < 2; mode++) {
+    static const char *const whole[] = {"whole", "repaired", "whole_lowrank", "repaired_lowrank"};
+    for (unsigned mode = 0; mode < 4; mode++) {
         fuzz_put_u8(&s, mode);
-        fuzz_put(&s, base, sizeof base);
-        fuzz_emit_seed(mode ? "repaired" : "whole", &s);
+        fuzz_put(&s, targets[mode >> 1].base, targets[mode >> 1].bytes);
+        fuzz_emit_seed(whole[mode], &s);
     }
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         uint8_t state[512];
         size_t bytes = sizeof state;
         spr_codec *other;
 
-        if (spr_codec_create("none", others[i].layout, others[i].count, &other) ||
+        if (spr_codec_create(i < 3 ? "none" : "powersgd:rank=1", others[i].layout, others[i].count,
+                             &other) ||
             spr_codec_save(other, state, &bytes))
             abort();
         spr_codec_destroy(other);
-        fuzz_put_u8(&s, 1);
+        fuzz_put_u8(&s, i < 3 ? 1 : 3);
         fuzz_put(&s, state, bytes);
         fuzz_emit_seed(others[i].name, &s);
     }

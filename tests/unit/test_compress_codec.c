@@ -46,6 +46,8 @@ static void every_valid_string_has_one_canonical_form(void **state)
                                         "+int8:group=1K,rounding=nearest"},
         {"none", "none"},
         {"fp32", "none"},
+        {"powersgd", "powersgd:rank=4"},
+        {"powersgd:rank=2", "powersgd:rank=2"},
         {"fp16", "fp16"},
         {"none+bf16", "bf16"},
     };
@@ -68,11 +70,14 @@ static void a_bad_string_names_the_position_and_what_is_allowed(void **state)
         const char *spec, *where, *says;
     } cases[] = {
         {"", "character 1:",
-         "none, topk, accumulate, threshold, sampled, reuse, block, random, dgc, onebit, fp32"},
+         "none, topk, accumulate, threshold, sampled, reuse, block, random, dgc, onebit, powersgd, "
+         "fp32"},
         {"topq", "character 1:",
-         "none, topk, accumulate, threshold, sampled, reuse, block, random, dgc, onebit, fp32"},
+         "none, topk, accumulate, threshold, sampled, reuse, block, random, dgc, onebit, powersgd, "
+         "fp32"},
         {"topk+fp8", "character 6:",
-         "none, topk, accumulate, threshold, sampled, reuse, block, random, dgc, onebit, fp32"},
+         "none, topk, accumulate, threshold, sampled, reuse, block, random, dgc, onebit, powersgd, "
+         "fp32"},
         {"topk+", "character 6:", "known are"},
         {"topk+fp16+bf16", "character 11:", "one value coder"},
         {"fp16+topk", "character 6:", "comes first"},
@@ -92,6 +97,10 @@ static void a_bad_string_names_the_position_and_what_is_allowed(void **state)
         {"fp16:x=1", "character 6:", "fp16 has none"},
         {"int8:levels=3", "character 6:", "int8 has group, rounding"},
         {"topk+int4:group=1", "character 17:", "group"},
+        {"powersgd:rank=0", "character 15:", "out of range"},
+        {"powersgd:rank=33", "character 15:", "out of range"},
+        {"powersgd:feedback=off", "character 10:", "powersgd has rank"},
+        {"powersgd+int8", "character 10:", "without a value coder"},
         {"topk: ratio=1%", "character 6:", "topk has ratio, count, feedback, decay"},
     };
 

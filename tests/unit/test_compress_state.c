@@ -188,14 +188,14 @@ static void bytes_that_make_no_sense_are_refused_in_spite_of_the_checksum(void *
     char *data = save(a, &bytes), *copy = malloc(bytes);
 
     (void)state;
-    /* Length, number of parameters; number of elements of each; an id out of order. */
-    static const size_t places[] = {8, 16, 56, 72, 88, 80};
+    /* Length, number of parameters; elements of each, and floats of a start; an id out of order. */
+    static const size_t places[] = {8, 16, 56, 80, 104, 64, 112, 96};
     for (size_t p = 0; p < SPR_ARRAY_LEN(places); p++)
         for (size_t o = 0; o < SPR_ARRAY_LEN(odd); o++) {
             memcpy(copy, data, bytes);
             uint64_t was;
             memcpy(&was, copy + places[p], 8);
-            if (was == odd[o] || (places[p] == 80 && odd[o] > 9))
+            if (was == odd[o] || (places[p] == 96 && odd[o] > 9))
                 continue;
             memcpy(copy + places[p], &odd[o], 8);
             seal(copy, bytes);

@@ -80,7 +80,7 @@ static bool compare_on(struct pair *pair, enum data kind, float *x, float *y, si
 
     data_fill(kind, x, n, &rng);
     for (int i = 0; done && i < 2; i++)
-        done = subject_open(list[i], pair->options->words[i], n, &error) == SPR_OK &&
+        done = subject_open(list[i], pair->options->words[i], n, 0, &error) == SPR_OK &&
                quality_of(list[i], x, y, &q[i], &error) == SPR_OK;
     done = (done && quality_times(list, 2, x, y, q, &error) == SPR_OK) || fail(&error);
     for (int i = 0; done && i < 2; i++) {
@@ -123,7 +123,7 @@ static bool codecs_exist(const struct options *options)
     for (int i = 0; i < 2; i++) {
         struct spr_error error = {.rank = -1};
         struct subject subject;
-        if (subject_open(&subject, options->words[i], 1, &error) != SPR_OK)
+        if (subject_open(&subject, options->words[i], 1, 0, &error) != SPR_OK)
             return fail(&error);
         subject_close(&subject);
     }

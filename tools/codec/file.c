@@ -30,6 +30,7 @@ struct layout {
     enum number number;
     size_t data; /* where the elements begin */
     uint64_t elements;
+    uint64_t rows; /* of the first of several dimensions, or 0 */
     const char *form;
 };
 
@@ -60,10 +61,11 @@ static const char *excerpt(const char *at, char stop, char *buf, size_t bytes)
     return buf;
 }
 
-/* "(3, 4)", "(5,)", "()": the product; false when it is none, or beyond 2^32. */
-static bool parse_shape(const char *at, uint64_t *elements, int *dimensions)
+/* "(3, 4)", "(5,)", "()": the product, and the first one; false when it is none, or beyond 2^32. */
+static bool parse_shape(const char *at, uint64_t *elements, uint64_t *first, int *dimensions)
 {
     *elements = 1;
+    *first = 1;
     *dimensions = 0;
     if (*at++ != '(')
         return false;
@@ -77,6 +79,7 @@ static bool parse_shape(const char *at, uint64_t *elements, int *dimensions)
             return false;
         for (; digits > 0; digits--)
             size = 10 * size + (uint64_t)(*at++ - '0');
+        *first = *dimensions == 0 ? size : *first;
         if (size > UINT32_MAX || (*elements *= size) > UINT64_C(1) << 32)
             return false;
         at += strspn(at, " ");
@@ -105,11 +108,13 @@ static spr_status parse_dictionary(struct layout *layout, const char *text, cons
                    path, excerpt(descr, ',', words, sizeof(words)));
     layout->number = (enum number)kind;
     layout->form = numbers[kind].form;
-    if (!parse_shape(shape, &layout->elements, &dimensions))
+    if (!parse_shape(shape, &layout->elements, &layout->rows, &dimensions))
         return BAD("%s: its shape %s) is none, or has more than 2^32 elements", path,
                    excerpt(shape, ')', words, sizeof(words)));
     if (strncmp(order, "False", 5) != 0 && dimensions > 1)
         return BAD("%s: it is in Fortran order: save numpy.ascontiguousarray(x)", path);
+    if (dimensions < 2)
+        layout->rows = 0;
     return SPR_OK;
 }
 
@@ -209,7 +214,7 @@ spr_status gradient_parse(struct gradient *gradient, const unsigned char *bytes,
             break;
         }
     }
-    *gradient = (struct gradient){.x = x, .n = n, .form = layout.form};
+    *gradient = (struct gradient){.x = x, .n = n, .rows = (size_t)layout.rows, .form = layout.form};
     return SPR_OK;
 }
 

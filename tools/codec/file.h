@@ -11,6 +11,7 @@
 struct gradient {
     float *x;
     size_t n;
+    size_t rows;      /* of a matrix; of more dimensions, the others are its columns; 0: a vector */
     const char *form; /* "npy fp16" and so on */
 };
 

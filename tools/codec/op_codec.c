@@ -32,7 +32,7 @@ static bool codec_setup(struct trial *trial, struct spr_error *error)
     else
         snprintf(text, sizeof(text), "%s", spec);
     s->decoded = trial_pages(trial, trial->vector->n * sizeof(float), error);
-    return s->decoded && subject_open(&s->subject, text, trial->vector->n, error) == SPR_OK;
+    return s->decoded && subject_open(&s->subject, text, trial->vector->n, 0, error) == SPR_OK;
 }
 
 static void codec_close(struct trial *trial)

@@ -12,10 +12,12 @@ struct subject {
     size_t n;
     spr_codec *codec;
     struct wire wire;
+    float *product; /* n: what came of a step of several rounds; NULL: there was none */
 };
 
-/* INVALID: `spec` is no codec, with the reason in one line. NOMEM. */
-spr_status subject_open(struct subject *subject, const char *spec, size_t n,
+/* rows: of the matrix that the vector is, 0: none (tools/matrix_layout.h). INVALID: `spec` is no
+ * codec, with the reason in one line. NOMEM. */
+spr_status subject_open(struct subject *subject, const char *spec, size_t n, size_t rows,
                         struct spr_error *error);
 void subject_close(struct subject *subject);
 /* One step, up to the bytes on the wire; returns how many. What a codec leaves out goes into the

@@ -128,7 +128,7 @@ int try_run(const struct options *options)
     struct subject subject;
 
     /* Wrong usage, and known before a long file is read. */
-    if (subject_open(&subject, options->words[0], 1, &error) != SPR_OK) {
+    if (subject_open(&subject, options->words[0], 1, 0, &error) != SPR_OK) {
         fprintf(stderr, "sparring-codec: %s\n", error.text);
         return 2;
     }
@@ -137,7 +137,8 @@ int try_run(const struct options *options)
         fprintf(stderr, "sparring-codec: %s\n", error.text);
         return 1;
     }
-    bool done = subject_open(&subject, options->words[0], gradient.n, &error) == SPR_OK;
+    bool done =
+        subject_open(&subject, options->words[0], gradient.n, gradient.rows, &error) == SPR_OK;
     if (!done)
         fprintf(stderr, "sparring-codec: %s\n", error.text);
     done = done && try_on(options, &gradient, &subject, &error);

@@ -13,6 +13,7 @@
 
 #include "base/crc32c.h"
 #include "base/opt.h"
+#include "tools/matrix_layout.h"
 #include "tools/perf/dense_check.h"
 #include "tools/perf/sample.h"
 
@@ -178,7 +179,8 @@ bool compressed_open(struct trial *trial, struct job *job, const char *algorithm
                      struct input *input, double density)
 {
     const char *codec = job->options->codec;
-    spr_layout layout = {.id = 1, .name = "gradient", .rows = input->elements, .columns = 1};
+    spr_layout layout[2];
+    size_t parameters = matrix_layout(input->elements, 0, layout);
 
     *trial = (struct trial){.ops = &compressed_ops,
                             .job = job,
@@ -195,7 +197,7 @@ bool compressed_open(struct trial *trial, struct job *job, const char *algorithm
     complete_codec(codec, density, trial->codec_spec, sizeof trial->codec_spec);
     if (!codec_kind(codec).dense) /* each rank sends so many of the elements */
         trial->entries = (size_t)ceil(density * (double)input->elements) * (size_t)job->size;
-    if (!job_ok(job, spr_codec_create(trial->codec_spec, &layout, 1, &trial->codec)) ||
+    if (!job_ok(job, spr_codec_create(trial->codec_spec, layout, parameters, &trial->codec)) ||
         !job_memory(job, input->elements * sizeof(float), &trial->gradient))
         return false;
     if (input->pattern == PATTERN_TRACE)

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * PowerSGD over simulated links: two rounds in one operation, where the second one's messages may
+ * arrive during the first, and what a failure in either of them leaves behind.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/util.h"
+#include "collectives/collective.h"
+#include "compress/codec_internal.h"
+#include "tests/sim/world.h"
+#include "tools/codec/data.h"
+
+#define MS 1000000ull
+#define SECOND (1000 * MS)
+#define RANKS_MAX 6
+
+/* Matrices, vectors, and some of a shape that is not worth it: up to 24 kB of P in the first round;
+ * the second fits a message. */
+enum { N = 700 * 40 + 100 + 6 * 5 + 16 * 90 };
+static const spr_layout layout[] = {
+    {4, "tall", 0, 700, 40},
+    {2, "bias", 28000, 100, 1},
+    {3, "small", 28100, 6, 5},
+    {1, "wide", 28130, 16, 90},
+};
+
+static uint64_t seed;
+static struct spr_rng rng;
+static float gradient[RANKS_MAX][N], buffer[RANKS_MAX][N], before[RANKS_MAX][N];
+static spr_codec *codec[RANKS_MAX];
+
+static void make(struct world *w, int ranks, const char *spec)
+{
+    static const double jitters[] = {0, 50e-6, 500e-6};
+    struct spr_sim_options options = {.ranks = ranks,
+                                      .seed = spr_rng_below(&rng, UINT32_MAX),
+                                      .latency_s = 10e-6,
+                                      .jitter_s = jitters[spr_rng_below(&rng, 3)],
+                                      .bandwidth = 1e9};
+
+    world_create(w, &options);
+    for (int r = 0; r < ranks; r++) {
+        w->comms[r]->options.timeout_s = 20;
+        /* All of it eager, or nothing; both rounds, or one of them. */
+        w->comms[r]->options.eager_bytes = options.seed % 3 == 0 ? 0 : 8192;
+        assert_int_equal(spr_codec_create(spec, layout, SPR_ARRAY_LEN(layout), &codec[r]), SPR_OK);
+    }
+}
+
+static void unmake(struct world *w)
+{
+    for (int r = 0; r < w->ranks; r++)
+        spr_codec_destroy(codec[r]);
+    world_destroy(w);
+}
+
+static void draw(int ranks)
+{
+    for (int r = 0; r < ranks; r++)
+        for (size_t i = 0; i < N; i++)
+            buffer[r][i] = gradient[r][i] = (float)data_normal(&rng);
+}
+
+static spr_status post(struct world *w, int r, const spr_call_options *options)
+{
+    w->requests[r] = NULL;
+    return spr_icompressed_allreduce(w->comms[r], codec[r], buffer[r], SPR_SUM, options,
+                                     &w->requests[r]);
+}
+
+static uint64_t now(const struct world *w) { return spr_now_ns(spr_sim_clock(w->sim)); }
+
+/* All of them succeed, with the same bits. */
+static void step(struct world *w, const spr_call_options *options)
+{
+    int first = -1;
+
+    for (int r = 0; r < w->ranks; r++)
+        if (spr_sim_runs(w->sim, r))
+            assert_int_equal(post(w, r, options), SPR_OK);
+    assert_true(world_run(w, now(w) + 100 * SECOND));
+    for (int r = 0; r < w->ranks; r++) {
+        if (!spr_sim_runs(w->sim, r))
+            continue;
+        first = first < 0 ? r : first;
+        assert_int_equal(w->results[r], SPR_OK);
+        assert_memory_equal(buffer[r], buffer[first], sizeof(buffer[r]));
+    }
+}
+
+/* The same in one process, with plain sums in rank order. */
+static void step_alone(spr_codec *const *alone, int ranks, float *out)
+{
+    static float sum[2 * N];
+    struct spr_codec_step s[RANKS_MAX];
+    bool more = true;
+
+    for (int r = 0; r < ranks; r++)
+        assert_int_equal(spr_codec_begin(alone[r], gradient[r], &s[r]), SPR_OK);
+    while (more) {
+        memset(sum, 0, sizeof(sum));
+        for (int r = 0; r < ranks; r++)
+            for (size_t i = 0; i < s[r].count; i++)
+                sum[i] = r ? sum[i] + s[r].sum[i] : s[r].sum[i];
+        for (int r = 0; r < ranks; r++) {
+            memcpy(s[r].sum, sum, s[r].count * sizeof(float));
+            more = spr_codec_next(alone[r], out, &s[r]);
+        }
+    }
+    for (int r = 0; r < ranks; r++)
+        spr_codec_commit(alone[r]);
+}
+
+static void both_rounds_are_sums_over_all_ranks(void **state)
+{
+    static const char *const specs[] = {"powersgd:rank=1", "powersgd:rank=4", "powersgd:rank=32"};
+    static float out[N];
+
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(specs); s++)
+        for (int ranks = 1; ranks <= RANKS_MAX; ranks++) {
+            spr_codec *alone[RANKS_MAX];
+            struct world w;
+            make(&w, ranks, specs[s]);
+            for (int r = 0; r < ranks; r++)
+                assert_int_equal(
+                    spr_codec_create(specs[s], layout, SPR_ARRAY_LEN(layout), &alone[r]), SPR_OK);
+            for (int k = 0; k < 4; k++) {
+                draw(ranks);
+                step_alone(alone, ranks, out);
+                step(&w, NULL);
+                assert_memory_equal(buffer[0], out, sizeof(out));
+            }
+            for (int r = 0; r < ranks; r++) {
+                assert_memory_equal(spr_codec_residual(codec[r]), spr_codec_residual(alone[r]),
+                                    sizeof(out));
+                spr_codec_destroy(alone[r]);
+            }
+            unmake(&w);
+        }
+}
+
+static void any_algorithm_that_is_asked_for_takes_both_rounds(void **state)
+{
+    static const char *const names[] = {"direct", "ring", "flat", "auto"};
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    static float first[N];
+
+    (void)state;
+    for (size_t a = 0; a < SPR_ARRAY_LEN(names); a++) {
+        struct world w;
+        double most = 0;
+        make(&w, 3, "powersgd:rank=3");
+        options.algorithm = names[a];
+        data_fill(DATA_NORMAL, gradient[0], N, &(struct spr_rng){7, 1});
+        for (int r = 0; r < 3; r++)
+            for (size_t i = 0; i < N; i++)
+                buffer[r][i] = gradient[0][i] * (float)(r + 1);
+        step(&w, &options);
+        for (size_t i = 0; a > 0 && i < N; i++)
+            most = fmax(most, fabs((double)buffer[0][i] - (double)first[i]));
+        assert_true(most < 1e-3);
+        if (a == 0)
+            memcpy(first, buffer[0], sizeof(first));
+        unmake(&w);
+    }
+}
+
+/* Nobody has to wait: several codecs, and plain sums between them. */
+static void rounds_of_several_operations_do_not_get_mixed_up(void **state)
+{
+    enum { DEPTH = 4, RANKS = 3 };
+    static float vectors[DEPTH][RANKS][N], wanted[DEPTH][N], plain[RANKS][N];
+    spr_codec *many[DEPTH][RANKS];
+    spr_request *requests[DEPTH][RANKS], *sums[RANKS];
+    struct world w;
+
+    (void)state;
+    for (int together = 0; together < 2; together++) {
+        make(&w, RANKS, "powersgd:rank=2");
+        for (int r = 0; r < RANKS; r++)
+            for (size_t i = 0; i < N; i++)
+                plain[r][i] = (float)r;
+        for (int d = 0; d < DEPTH; d++)
+            for (int r = 0; r < RANKS; r++) {
+                assert_int_equal(
+                    spr_codec_create("powersgd:rank=2", layout, SPR_ARRAY_LEN(layout), &many[d][r]),
+                    SPR_OK);
+                data_fill(DATA_NORMAL, vectors[d][r], N, &(struct spr_rng){(uint64_t)d, 1});
+            }
+        for (int d = 0; d < DEPTH; d++)
+            for (int r = 0; r < RANKS; r++) {
+                if (d == 2)
+                    assert_int_equal(spr_iallreduce(w.comms[r], plain[r], plain[r], N, SPR_FP32,
+                                                    SPR_SUM, NULL, &sums[r]),
+                                     SPR_OK);
+                assert_int_equal(spr_icompressed_allreduce(w.comms[r], many[d][r], vectors[d][r],
+                                                           SPR_AVG, NULL, &requests[d][r]),
+                                 SPR_OK);
+                if (!together || d == DEPTH - 1)
+                    w.requests[r] = requests[d][r];
+                if (r == RANKS - 1 && (!together || d == DEPTH - 1))
+                    assert_true(world_run(&w, now(&w) + 100 * SECOND));
+            }
+        for (int d = 0; d < DEPTH; d++)
+            for (int r = 0; r < RANKS; r++) {
+                if (together && d < DEPTH - 1) {
+                    w.requests[0] = w.requests[1] = w.requests[2] = NULL;
+                    w.requests[r] = requests[d][r];
+                    assert_true(world_run(&w, now(&w) + 100 * SECOND));
+                    assert_int_equal(w.results[r], SPR_OK);
+                }
+                if (!together)
+                    memcpy(wanted[d], vectors[d][0], sizeof(wanted[d]));
+                assert_memory_equal(vectors[d][r], wanted[d], sizeof(wanted[d]));
+            }
+        for (int r = 0; r < RANKS; r++) {
+            w.requests[0] = w.requests[1] = w.requests[2] = NULL;
+            w.requests[r] = sums[r];
+            assert_true(world_run(&w, now(&w) + 100 * SECOND));
+            assert_true(w.results[r] == SPR_OK && plain[r][0] == 3 && plain[r][N - 1] == 3);
+            for (int d = 0; d < DEPTH; d++)
+                spr_codec_destroy(many[d][r]);
+        }
+        unmake(&w);
+    }
+}
+
+static void ranks_that_differ_are_told_and_lose_nothing(void **state)
+{
+    spr_codec *other;
+    struct world w;
+
+    (void)state;
+    make(&w, 3, "powersgd:rank=4");
+    assert_int_equal(spr_codec_create("powersgd:rank=3", layout, SPR_ARRAY_LEN(layout), &other),
+                     SPR_OK);
+    draw(3);
+    for (int r = 0; r < 2; r++)
+        assert_int_equal(post(&w, r, NULL), SPR_OK);
+    assert_int_equal(
+        spr_icompressed_allreduce(w.comms[2], other, buffer[2], SPR_SUM, NULL, &w.requests[2]),
+        SPR_OK);
+    assert_true(world_run(&w, now(&w) + 100 * SECOND));
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(w.results[r], SPR_ERR_MISMATCH);
+    for (int r = 0; r < 2; r++)
+        assert_memory_equal(spr_codec_residual(codec[r]), gradient[r], sizeof(gradient[r]));
+    memcpy(buffer[2], gradient[2], sizeof(buffer[2]));
+    step(&w, NULL);
+    spr_codec_destroy(other);
+    unmake(&w);
+}
+
+/* Are these sums of all that is left the same, but for the rounding of floats? */
+static void expect_conserved(const struct world *w, uint64_t trial)
+{
+    double most = 0, size = 0;
+
+    for (size_t i = 0; i < N; i++) {
+        double in = 0, out = NAN;
+        for (int r = 0; r < w->ranks; r++) {
+            if (!spr_sim_runs(w->sim, r))
+                continue;
+            in += (double)before[r][i] - (double)spr_codec_residual(codec[r])[i];
+            out = (double)buffer[r][i];
+            size = fmax(size, fabs((double)before[r][i]));
+        }
+        most = fmax(most, fabs(in - out));
+    }
+    if (!(most < 1e-4 * (size + 1)))
+        fail_msg("trial %llu of seed %llu: %g of %g are lost", (unsigned long long)trial,
+                 (unsigned long long)seed, most, size);
+}
+
+/* The next gradients of those that are left, and what they have altogether. */
+static void draw_on(const struct world *w)
+{
+    draw(w->ranks);
+    for (int r = 0; r < w->ranks; r++) {
+        const float *residual = spr_sim_runs(w->sim, r) ? spr_codec_residual(codec[r]) : NULL;
+        for (size_t i = 0; residual && i < N; i++)
+            before[r][i] = residual[i] + gradient[r][i];
+    }
+}
+
+/* A rank dies at any moment of a step. The others have all done it, or all have all of their
+ * gradient, and do it again. */
+static void a_death_in_any_round_loses_nothing_of_the_others(void **state)
+{
+    int redone = 0, kept = 0, in_second = 0;
+    spr_status statuses[WORLD_MAX];
+
+    (void)state;
+    for (uint64_t trial = 0; trial < 150; trial++) {
+        int ranks = 2 + (int)spr_rng_below(&rng, RANKS_MAX - 1);
+        int victim = (int)spr_rng_below(&rng, (uint64_t)ranks);
+        uint64_t delays[WORLD_MAX] = {0};
+        bool redo = false;
+        struct world w;
+
+        make(&w, ranks, "powersgd:rank=2");
+        for (int k = 0; k < 2; k++) {
+            draw(ranks);
+            step(&w, NULL);
+        }
+        draw_on(&w);
+        for (int r = 0; r < ranks; r++) {
+            assert_int_equal(post(&w, r, NULL), SPR_OK);
+            delays[r] = spr_rng_below(&rng, 2) * spr_rng_below(&rng, 5 * MS);
+        }
+        spr_sim_kill(w.sim, victim, now(&w) + spr_rng_below(&rng, 2 * MS));
+        assert_true(world_run(&w, now(&w) + 100 * SECOND));
+        world_settle(&w, 3); /* it may die later */
+        in_second += codec[victim]->factors && codec[victim]->phase == SPR_CODEC_RUNNING;
+        assert_true(world_shrink(&w, delays, 2 * SECOND, now(&w) + 100 * SECOND, statuses));
+        for (int r = 0; r < ranks; r++) {
+            if (r == victim)
+                continue;
+            assert_int_equal(statuses[r], SPR_OK);
+            bool again = codec[r]->phase == SPR_CODEC_ABSORBED;
+            assert_true(again == redo || r == (victim == 0));
+            redo = again;
+            if (again)
+                assert_memory_equal(spr_codec_residual(codec[r]), before[r], sizeof(before[r]));
+            for (size_t i = 0; again && i < N; i++)
+                buffer[r][i] = NAN; /* the gradient is not read again */
+        }
+        redone += redo;
+        kept += !redo;
+        for (int k = 0; k < 2; k++) {
+            if (!redo || k == 1)
+                draw_on(&w);
+            step(&w, NULL);
+            expect_conserved(&w, trial);
+        }
+        unmake(&w);
+    }
+    printf("%d steps done again, %d were done; %d deaths in the second round\n", redone, kept,
+           in_second);
+    assert_true(redone > 10 && kept > 10 && in_second > 5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_rounds_are_sums_over_all_ranks),
+        cmocka_unit_test(any_algorithm_that_is_asked_for_takes_both_rounds),
+        cmocka_unit_test(rounds_of_several_operations_do_not_get_mixed_up),
+        cmocka_unit_test(ranks_that_differ_are_told_and_lose_nothing),
+        cmocka_unit_test(a_death_in_any_round_loses_nothing_of_the_others),
+    };
+
+    seed = spr_rng_test_seed();
+    rng.seed = seed;
+    printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
