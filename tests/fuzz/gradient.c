@@ -12,7 +12,7 @@ enum { MAGIC = 10 };
 static void check(const uint8_t *bytes, size_t size)
 {
     struct spr_error error = {.rank = -1};
-    struct gradient gradient = {NULL, 0, NULL};
+    struct gradient gradient = {.x = NULL};
 
     if (gradient_parse(&gradient, bytes, size, "file", &error) != SPR_OK) {
         FUZZ_CHECK(error.text[0] && !strchr(error.text, '\n') && !gradient.x);

@@ -55,7 +55,8 @@ static spr_status use(spr_comm *comm)
     static uint32_t index[ENTRIES];
     static float value[ENTRIES], x[N];
     spr_sparse list = {index, value, ENTRIES, 0};
-    spr_layout layout = {1, "w", 0, N, 1};
+    static const char *const specs[] = {"topk:ratio=1%", "powersgd:rank=2"};
+    spr_layout layout = {1, "w", 0, N / 40, 40};
     spr_codec *codec = NULL;
     void *memory = NULL;
     spr_status status = spr_allreduce(comm, x, x, N, SPR_FP32, SPR_SUM, NULL);
@@ -64,17 +65,19 @@ static spr_status use(spr_comm *comm)
         index[i] = i * (N / ENTRIES);
     if (status == SPR_OK)
         status = spr_sparse_allreduce(comm, &list, N, x, NULL, SPR_SUM, NULL);
-    if (status == SPR_OK)
-        status = spr_codec_create("topk:ratio=1%", &layout, 1, &codec);
-    if (status == SPR_OK)
-        status = spr_compressed_allreduce(comm, codec, x, SPR_SUM, NULL);
+    for (size_t i = 0; status == SPR_OK && i < SPR_ARRAY_LEN(specs); i++) {
+        status = spr_codec_create(specs[i], &layout, 1, &codec);
+        if (status == SPR_OK)
+            status = spr_compressed_allreduce(comm, codec, x, SPR_SUM, NULL);
+        spr_codec_destroy(codec);
+        codec = NULL;
+    }
     if (status == SPR_OK)
         status = spr_mem_alloc(comm, sizeof x, &memory);
     if (status == SPR_OK)
         status = spr_barrier(comm, NULL);
     explain(spr_comm_rank(comm), status, spr_last_error(comm));
     spr_mem_free(comm, memory);
-    spr_codec_destroy(codec);
     return status;
 }
 

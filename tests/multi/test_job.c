@@ -142,13 +142,14 @@ static void sparse_has_the_same_bits_on_every_transport(void **state)
 static void run_compressed(struct job *job, int rank, spr_comm *comm)
 {
     enum { N = 100000, BUCKETS = 3 };
-    spr_layout layout = {1, "w", 0, N, 1};
+    static const char *const specs[BUCKETS] = {"topk:ratio=1%", "powersgd:rank=3", "qsgd"};
+    spr_layout layout = {1, "w", 0, 200, N / 200};
     spr_codec *codec[BUCKETS];
     spr_request *requests[BUCKETS];
     float *gradient[BUCKETS];
 
     for (int b = 0; b < BUCKETS; b++) {
-        RANK_CHECK(spr_codec_create("topk:ratio=1%", &layout, 1, &codec[b]) == SPR_OK);
+        RANK_CHECK(spr_codec_create(specs[b], &layout, 1, &codec[b]) == SPR_OK);
         RANK_CHECK(spr_mem_alloc(comm, N * 4, (void **)&gradient[b]) == SPR_OK);
     }
     for (int step = 0; step < 5; step++) {
@@ -161,8 +162,10 @@ static void run_compressed(struct job *job, int rank, spr_comm *comm)
         for (int b = 0; b < BUCKETS; b++)
             RANK_CHECK(spr_wait(&requests[b], 30) == SPR_OK);
     }
-    ((uint32_t *)job->shared)[rank] = spr_crc32c(0, gradient[1], N * 4);
+    ((uint32_t *)job->shared)[rank] = 0;
     for (int b = 0; b < BUCKETS; b++) {
+        ((uint32_t *)job->shared)[rank] =
+            spr_crc32c(((uint32_t *)job->shared)[rank], gradient[b], N * 4);
         spr_mem_free(comm, gradient[b]);
         spr_codec_destroy(codec[b]);
     }

@@ -27,6 +27,7 @@ static const char *const codecs[] = {
     "topk:ratio=1%", "topk:ratio=5%+int8",   "onebit",
     "qsgd",          "dgc:ratio=1%",         "reuse:ratio=1%,period=3+fp16",
     "block",         "random:ratio=1%+int8", "threshold:ratio=1%",
+    "powersgd",
 };
 #define CODECS SPR_ARRAY_LEN(codecs)
 
@@ -107,7 +108,7 @@ static void open_work(struct work *w, spr_comm *comm)
 {
     static uint32_t index[K];
     static float value[K];
-    spr_layout layout = {1, "w", 0, N, 1};
+    spr_layout layout = {1, "w", 0, 100, N / 100};
 
     *w = (struct work){.comm = comm, .rank = spr_comm_rank(comm), .size = spr_comm_size(comm)};
     for (size_t i = 0; i < INPUTS; i++)
