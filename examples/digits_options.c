@@ -34,7 +34,7 @@ typedef struct option_row {
 #define FIELD(name) offsetof(digits_options, name)
 
 static const option_row rows[] = {
-    {"epochs", COUNT, FIELD(epochs), "N", "reports of loss and accuracy per method [5; quick: 2]"},
+    {"epochs", COUNT, FIELD(epochs), "N", "reports of loss and accuracy per method [10; quick: 2]"},
     {"steps-per-epoch", COUNT, FIELD(steps_per_epoch), "N",
      "steps between two reports [60; quick: 20]"},
     {"batch", COUNT, FIELD(batch), "N", "images per rank and step [16]"},
@@ -192,7 +192,7 @@ static void parse_row(digits_options *options, const option_row *row, const char
 static void complete(digits_options *options)
 {
     if (options->epochs == 0)
-        options->epochs = options->quick ? 2 : 5;
+        options->epochs = options->quick ? 2 : 10;
     if (options->steps_per_epoch == 0)
         options->steps_per_epoch = options->quick ? 20 : 60;
     if (options->dump_steps == 0)

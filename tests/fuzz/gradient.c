@@ -20,6 +20,7 @@ static void check(const uint8_t *bytes, size_t size)
     }
     /* No number takes less than two bytes, and what is raw is as it was. */
     FUZZ_CHECK(gradient.n > 0 && gradient.n <= size / 2 && gradient.form);
+    FUZZ_CHECK(gradient.rows == 0 || gradient.n % gradient.rows == 0);
     if (strcmp(gradient.form, "raw fp32") == 0)
         FUZZ_CHECK(memcmp(gradient.x, bytes, gradient.n * sizeof(float)) == 0);
     gradient_free(&gradient);
