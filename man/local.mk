@@ -44,6 +44,7 @@ docsdir = $(docdir)/docs
 dist_docs_DATA = \
 	docs/benchmarks.md \
 	docs/codecs.md \
+	docs/convergence.md \
 	docs/failures.md \
 	docs/how-a-gradient-travels.md \
 	docs/testing.md \

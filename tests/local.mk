@@ -26,6 +26,8 @@ test_programs = \
 	tests/unit/test_compress_selections \
 	tests/unit/test_compress_state \
 	tests/unit/test_compress_topk \
+	tests/unit/test_convergence \
+	tests/unit/test_convergence_descent \
 	tests/unit/test_channel \
 	tests/unit/test_frame \
 	tests/unit/test_indices \
@@ -83,8 +85,8 @@ tests_multi_test_transport_uring_SOURCES = tests/multi/test_transport_uring.c $(
 endif
 
 # What several tests of compress/ share; their data are those of sparring-codec.
-EXTRA_DIST += tests/golden/bits_per_index.csv tests/unit/codec_steps.h tests/unit/index_lists.h tests/unit/index_reader.h \
-	tests/unit/lowrank_world.h tests/unit/select_call.h tests/unit/value_cases.h
+EXTRA_DIST += tests/golden/bits_per_index.csv tests/unit/codec_ranks.h tests/unit/codec_steps.h \
+	tests/unit/index_lists.h tests/unit/index_reader.h tests/unit/lowrank_world.h tests/unit/select_call.h tests/unit/value_cases.h
 
 # Over simulated links.
 test_programs += tests/sim/test_collectives
