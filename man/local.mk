@@ -43,6 +43,7 @@ dist_readme_DATA = README.md
 docsdir = $(docdir)/docs
 dist_docs_DATA = \
 	docs/benchmarks.md \
+	docs/claims.md \
 	docs/codecs.md \
 	docs/convergence.md \
 	docs/failures.md \
