@@ -47,9 +47,8 @@ struct spr_plan {
     enum spr_vtype vtype;     /* of the values on their way to the owner */
     struct spr_coding coding; /* ... when they are coded */
     uint64_t codec_hash;
-    float
-        *gradient; /* of a codec that sends in rounds: its result, see compress/codec.h; or NULL */
-    float *unpack; /* dense codecs: recv holds halves, which go here at the end */
+    float *gradient; /* NULL, or the result of a codec that sends in rounds: spr_codec_next() */
+    float *unpack;   /* dense codecs: recv holds halves, which go here at the end */
 };
 
 struct spr_algorithm {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "compress/codec.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,6 +230,7 @@ void spr_codec_sent(const spr_codec *codec, const struct spr_codec_step *step, f
     size_t n = step->dense ? codec->elements : step->count;
     const float *values = step->dense ? step->vector : step->value;
 
+    assert(!step->sum);
     if (codec->vtype == SPR_V_CODED)
         spr_codec_quantise(codec, codec->slot, step->index, values, n, SPR_DECODE_SET, sent);
     else

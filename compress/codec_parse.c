@@ -21,6 +21,7 @@ static const struct {
     const char *name, *stage;
 } aliases[] = {
     {"randomk", "random"},
+    {"bytegrad", "int8"}, /* Bagua, Gan et al. 2021: 8 bits, here with error feedback */
 };
 
 struct parser {
