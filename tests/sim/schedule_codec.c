@@ -118,6 +118,8 @@ static bool check_retry(struct schedule_play *play, int r, int broken)
         begin(play, fresh, r, k, &other);
         spr_codec_commit(fresh);
     }
+    /* Of a rank that died before, nobody has seen it. */
+    memcpy(play->call[r][broken].before, spr_codec_residual(fresh), n * sizeof(float));
     spr_codec_abort(play->codec[r]); /* of a rank that died */
     begin(play, play->codec[r], r, broken, &step);
     begin(play, fresh, r, broken, &other);
