@@ -189,12 +189,12 @@ void spr_sim_damage(struct spr_sim *sim, struct spr_sim_link *l, struct spr_sim_
 
     if (n == l->nth[SPR_SIM_REPLAY])
         l->replay = copy_of(e); /* as it was sent: its length may be damaged below */
+    if (n == l->nth[SPR_SIM_TRUNCATE])
+        truncate_frame(sim, to, head, e);
     if (n == l->nth[SPR_SIM_CORRUPT]) {
         flip_a_bit(sim, e);
         head->header = e->header;
     }
-    if (n == l->nth[SPR_SIM_TRUNCATE])
-        truncate_frame(sim, to, head, e);
     if (l->replay && n >= l->nth[SPR_SIM_REPLAY] + l->replay_lag)
         replay(l, to, e->ns);
 }
