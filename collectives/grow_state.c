@@ -59,6 +59,19 @@ static spr_status stream(struct spr_growth *g, char *state, size_t bytes)
     return status;
 }
 
+/* All have the state. */
+static spr_status all_there(struct spr_growth *g)
+{
+    spr_call_options call = SPR_CALL_OPTIONS_INIT;
+    spr_status status;
+
+    call.name = "grow";
+    status = spr_barrier(g->comm, &call);
+    if (status)
+        spr_growth_failed(g, g->comm, status);
+    return status;
+}
+
 spr_status spr_growth_hand_over(struct spr_growth *g)
 {
     bool gives = g->old && g->old->rank == g->ticket.state_rank;
@@ -88,7 +101,8 @@ spr_status spr_growth_hand_over(struct spr_growth *g)
         status = stream(g, state, whole);
     if (status == SPR_OK && !gives && state)
         memcpy(state + whole, head.tail, rest);
-    return status;
+    /* Before members vote. A newcomer to which this fails may be counted on, see below. */
+    return status || !g->old ? status : all_there(g);
 }
 
 static bool leave(spr_comm *old)
@@ -166,13 +180,16 @@ spr_status spr_growth_vote(struct spr_growth *g, spr_status mine)
 spr_status spr_growth_go(struct spr_growth *g)
 {
     int32_t go = 1;
-    spr_status status;
+    spr_status status = SPR_OK;
 
     /* The same number on all, whether it succeeds or not. */
-    g->comm->hidden = g->comm->next_operation;
+    g->comm->hidden = g->comm->next_operation + !g->old;
     g->comm->grow_first = 1;
     g->comm->grow_end = g->comm->hidden + 1;
-    status = spr_growth_broadcast(g, g->comm, &go, 1, 0);
+    if (!g->old)
+        status = all_there(g);
+    if (status == SPR_OK)
+        status = spr_growth_broadcast(g, g->comm, &go, 1, 0);
     if (status == SPR_OK || g->old)
         return status;
     /* Somebody was lost before this newcomer knew. Members that count on the new communicator
