@@ -163,5 +163,9 @@ const char *spr_print_double(double value, char *buf, size_t bytes)
             break;
     }
     uselocale(old);
+    /* "1e20": a plus has a meaning of its own in codec strings. */
+    char *plus = strchr(buf, '+');
+    if (plus)
+        memmove(plus, plus + 1, strlen(plus));
     return buf;
 }

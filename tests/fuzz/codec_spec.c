@@ -54,6 +54,7 @@ void fuzz_seeds(void)
         {"threshold", 0, "threshold:by=rms,value=2.5,most=10%,low=0,high=10+int4"},
         {"reuse", 0, "reuse:ratio=1%,period=7,feedback=decay,decay=0.9"},
         {"dgc", 0, "dgc:ratio=0.1%,clip=2.5,warmup=100,masking=off,feedback=nesterov"},
+        {"large", 0, "dgc:clip=205111111111105555555"},
         {"random", 0, "randomk:ratio=1e-9,scale=on,feedback=off+int8"},
         {"repeated", 0, "topk:ratio=1%,ratio=2%"},
         {"misplaced", 0, "fp16+topk"},

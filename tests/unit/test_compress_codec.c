@@ -46,6 +46,7 @@ static void every_valid_string_has_one_canonical_form(void **state)
                                         "+int8:group=1K,rounding=nearest"},
         {"none", "none"},
         {"fp32", "none"},
+        {"dgc:clip=1e20", "dgc:ratio=0.001,count=0,clip=1e20"},
         {"bytegrad", "int8:group=1K,rounding=nearest"},
         {"powersgd", "powersgd:rank=4"},
         {"powersgd:rank=2", "powersgd:rank=2"},
