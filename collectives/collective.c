@@ -12,105 +12,11 @@
 #include "compress/codec.h"
 
 #define ARENA_BLOCK_BYTES ((size_t)64 << 10)
-#define ROUND_STEP 0x40000000u /* steps of the second round; no algorithm has so many */
 
 const char *const spr_collective_names[SPR_C_COUNT] = {
     "allreduce", "reduce_scatter",   "allgather", "broadcast",
     "barrier",   "sparse_allreduce", "sendrecv",
 };
-
-/* Messages ------------------------------------------------------------------------------------- */
-
-static void mark_ready(spr_request *rq)
-{
-    if (spr_list_empty(&rq->ready_node))
-        spr_list_push_back(&rq->comm->ready, &rq->ready_node);
-}
-
-static void send_done(struct spr_send *send, spr_status status)
-{
-    struct spr_out *out = spr_container_of(send, struct spr_out, send);
-
-    (void)status; /* a failure has revoked the communicator already */
-    out->busy = false;
-    out->rq->outstanding--;
-    mark_ready(out->rq);
-}
-
-static void receive_done(struct spr_recv *recv, spr_status status)
-{
-    struct spr_in *in = spr_container_of(recv, struct spr_in, recv);
-
-    in->state = status ? SPR_IN_FREE : SPR_IN_ARRIVED;
-    in->rq->outstanding--;
-    mark_ready(in->rq);
-}
-
-void spr_post_send(spr_request *rq, struct spr_out *out, int peer, uint32_t step, const void *data,
-                   size_t bytes, bool eager)
-{
-    assert(!out->busy);
-    out->rq = rq;
-    out->busy = true;
-    out->send.peer = rq->comm->ids[peer];
-    out->send.operation = rq->operation;
-    out->send.step = step | rq->round * ROUND_STEP;
-    out->send.descriptor = rq->descriptor;
-    out->send.data = data;
-    out->send.bytes = bytes;
-    out->send.eager = eager;
-    out->send.done = send_done;
-    rq->outstanding++;
-    spr_channel_send(&rq->comm->channel, &out->send);
-}
-
-void spr_post_receive(spr_request *rq, struct spr_in *in, int peer, uint32_t step, void *into,
-                      size_t capacity, bool eager)
-{
-    assert(in->state == SPR_IN_FREE);
-    in->rq = rq;
-    in->state = SPR_IN_POSTED;
-    in->recv.peer = rq->comm->ids[peer];
-    in->recv.operation = rq->operation;
-    in->recv.step = step | rq->round * ROUND_STEP;
-    in->recv.descriptor = rq->descriptor;
-    in->recv.into = into;
-    in->recv.capacity = capacity;
-    in->recv.eager = eager;
-    in->recv.done = receive_done;
-    rq->outstanding++;
-    spr_channel_receive(&rq->comm->channel, &in->recv);
-}
-
-bool spr_withdraw_receive(struct spr_in *in)
-{
-    if (!spr_channel_withdraw(&in->rq->comm->channel, &in->recv))
-        return false;
-    in->state = SPR_IN_FREE;
-    in->rq->outstanding--;
-    return true;
-}
-
-void spr_in_release(struct spr_in *in)
-{
-    spr_channel_release(&in->rq->comm->channel, &in->recv);
-    in->state = SPR_IN_FREE;
-}
-
-void spr_in_release_all(struct spr_in *in, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (in[i].state == SPR_IN_ARRIVED)
-            spr_in_release(&in[i]);
-}
-
-char *spr_comm_buffer_get(spr_comm *comm) { return spr_pool_get(&comm->buffers); }
-
-void spr_comm_buffer_put(spr_comm *comm, char *buffer)
-{
-    if (buffer)
-        spr_pool_put(&comm->buffers, buffer);
-}
 
 /* Life of a request ---------------------------------------------------------------------------- */
 
@@ -186,7 +92,7 @@ static void complete(spr_request *rq, spr_status status)
     spr_list_remove(&rq->ready_node);
     /* The next one is the oldest now, which may do more. */
     if (!spr_list_empty(&comm->running))
-        mark_ready(spr_list_entry(comm->running.next, spr_request, node));
+        spr_collective_wake(spr_list_entry(comm->running.next, spr_request, node));
     spr_channel_forget(&comm->channel, rq->operation);
     rq->done = true;
     rq->result = status;
@@ -231,7 +137,7 @@ static bool next_round(spr_request *rq)
         spr_comm_fail(rq->comm, status, rq->comm->rank, -1,
                       "cannot start the second round of a codec");
     }
-    mark_ready(rq);
+    spr_collective_wake(rq);
     return true;
 }
 
@@ -277,7 +183,7 @@ void spr_collective_reject(spr_request *rq, spr_status status, int blamed, const
     if (rq->why)
         memcpy(rq->why, text, bytes);
     spr_channel_reject(&rq->comm->channel, rq->operation, status);
-    mark_ready(rq);
+    spr_collective_wake(rq);
 }
 
 static void fill_options(spr_request *rq, const spr_call_options *options)
@@ -348,7 +254,7 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
         goto undo_number;
     rq->codec = codec;
     spr_dispute_posted(comm, rq);
-    mark_ready(rq);
+    spr_collective_wake(rq);
     *out = rq;
     return SPR_OK;
 undo_number:

@@ -147,6 +147,8 @@ void spr_halves_unpack(spr_request *rq);
 void spr_collective_reject(spr_request *rq, spr_status status, int blamed, const char *text);
 /* What must be equal on all ranks. */
 void spr_collective_describe(const spr_request *rq, struct spr_descriptor *d);
+/* Have progress step it, soon. */
+void spr_collective_wake(spr_request *rq);
 /* Called by progress for requests on the ready list, and after a failure. */
 void spr_collective_step(spr_request *rq);
 /* Post and wait. */

@@ -32,6 +32,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/links.c \
 	collectives/membership.c \
 	collectives/membership.h \
+	collectives/messages.c \
 	collectives/outcome.c \
 	collectives/outcome.h \
 	collectives/progress.c \

@@ -5,6 +5,7 @@
 #ifndef TESTS_UNIT_CODEC_STEPS_H
 #define TESTS_UNIT_CODEC_STEPS_H
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -14,8 +15,10 @@
 
 #include <cmocka.h>
 
+#include "base/mem.h"
 #include "base/util.h"
 #include "compress/codec.h"
+#include "tools/codec/data.h"
 
 #define CODEC_N 20000 /* beyond the size up to which top-k looks at everything */
 
@@ -95,6 +98,34 @@ static inline void codec_step_of(spr_codec *codec, const float *gradient, float 
 
     assert_int_equal(spr_codec_begin(codec, gradient, &step), SPR_OK);
     codec_sent_of(codec, &step, sent);
+}
+
+/* Some steps of each codec: residual' + sent = residual + gradient, element by element, where the
+ * sum is rounded once to fp32, but for `relative` of the larger of the two. Nothing is allocated.
+ */
+static inline void codec_expect_kept(const char *const *specs, size_t count, int steps,
+                                     double relative, struct spr_rng *rng)
+{
+    static float gradient[CODEC_N], before[CODEC_N], sent[CODEC_N];
+
+    for (size_t s = 0; s < count; s++) {
+        spr_codec *codec = codec_make(specs[s]);
+        int64_t live = spr_mem_live();
+
+        for (int step = 0; step < steps; step++) {
+            memcpy(before, spr_codec_residual(codec), sizeof(before));
+            data_fill((enum data)(step % 2 ? DATA_LAYERS : DATA_NORMAL), gradient, CODEC_N, rng);
+            codec_step_of(codec, gradient, sent);
+            spr_codec_commit(codec);
+            for (size_t i = 0; i < CODEC_N; i++) {
+                double sum = (double)(before[i] + gradient[i]), out = (double)sent[i];
+                double error = (double)spr_codec_residual(codec)[i] + out - sum;
+                assert_true(fabs(error) <= relative * fmax(fabs(sum), fabs(out)));
+            }
+        }
+        assert_int_equal(spr_mem_live(), live);
+        spr_codec_destroy(codec);
+    }
 }
 
 #endif

@@ -87,31 +87,10 @@ static void what_arrives_is_what_the_codec_believes(void **state)
     }
 }
 
-/* residual' + sent = residual + gradient, but for one rounding of the difference. */
 static void what_is_not_sent_stays(void **state)
 {
-    static float gradient[CODEC_N], before[CODEC_N], sent[CODEC_N];
-
     (void)state;
-    for (size_t s = 0; s < SPR_ARRAY_LEN(coded_specs); s++) {
-        spr_codec *codec = codec_make(coded_specs[s]);
-        int64_t live = spr_mem_live();
-
-        for (int step = 0; step < STEPS; step++) {
-            memcpy(before, spr_codec_residual(codec), sizeof(before));
-            data_fill((enum data)(step % 2 ? DATA_LAYERS : DATA_NORMAL), gradient, CODEC_N, &rng);
-            codec_step_of(codec, gradient, sent);
-            spr_codec_commit(codec);
-            for (size_t i = 0; i < CODEC_N; i++) {
-                float sum = before[i] + gradient[i];
-                double error = (double)spr_codec_residual(codec)[i] + (double)sent[i] - (double)sum;
-                assert_true(fabs(error) <=
-                            0x1p-23 * fmax(fabs((double)sum), fabs((double)sent[i])));
-            }
-        }
-        assert_int_equal(spr_mem_live(), live); /* nothing is allocated in a step */
-        spr_codec_destroy(codec);
-    }
+    codec_expect_kept(coded_specs, SPR_ARRAY_LEN(coded_specs), STEPS, 0x1p-23, &rng);
 }
 
 /* After the loss of a rank the step is retried among others: rounded anew, and nothing is lost. */
