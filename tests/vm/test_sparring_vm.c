@@ -181,23 +181,24 @@ static void signals_reach_the_command(void **state)
     assert_nothing_left();
 }
 
+/* The command never ends by itself: however fast guests start, there is something to end. */
 static void nothing_is_left_behind(void **state)
 {
     (void)state;
-    run("$VM --timeout 2 -- true");
+    run("$VM --timeout 2 -- sleep 1000");
     assert_code(124);
     assert_string_equal(result.error, "sparring-vm: the time is over (--timeout 2)\n");
     assert_nothing_left();
-    run("$VM --guests 2 -- true & p=$!; sleep 3; kill -INT $p; kill $p; wait $p");
+    run("$VM --guests 2 -- sleep 1000 & p=$!; sleep 3; kill -INT $p; kill $p; wait $p");
     assert_in_range(result.code, 128 + 2, 128 + 15);
     assert_nothing_left();
-    run("$VM --guests 2 -- true & p=$!; sleep 3; kill -KILL $p; wait $p");
+    run("$VM --guests 2 -- sleep 1000 & p=$!; sleep 3; kill -KILL $p; wait $p");
     assert_code(137);
     assert_nothing_left();
     /* Nor a folder: the next run clears up. */
-    run("D=$(mktemp -d); export TMPDIR=$D; $VM --timeout 60 -- true & p=$!; sleep 3; kill -KILL "
-        "$p; wait $p;"
-        " ls $D; $VM --timeout 5 -- true; ls $D; rmdir $D");
+    run("D=$(mktemp -d); export TMPDIR=$D; $VM -- sleep 1000 & p=$!;"
+        " until ls $D | grep -q ^sparring-vm; do sleep 0.1; done; kill -KILL $p; wait $p;"
+        " ls $D; $VM --timeout 60 -- true; ls $D; rmdir $D");
     assert_int_equal(count(result.output, "sparring-vm."), 1);
 }
 
