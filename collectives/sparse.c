@@ -163,7 +163,7 @@ static void add_own(spr_request *rq)
 
     /* As others would have it from us. */
     if (coding_of(rq))
-        spr_coding_round(&s->coding, &s->blocks, (uint32_t)rq->comm->rank, s->merged, val, n);
+        (void)spr_coding_round(&s->coding, &s->blocks, (uint32_t)rq->comm->rank, s->merged, val, n);
     for (size_t i = 0; i < n; i++) {
         s->accumulator[pos[i]] += val[i];
         s->touched[pos[i] >> 6] |= (uint64_t)1 << (pos[i] & 63);

@@ -166,8 +166,13 @@ struct spr_lowrank_options {
 /* Scratch for coded values; lets it be where there are none. NOMEM. */
 spr_status spr_codec_quantise_open(spr_codec *codec);
 /* What becomes of the n values of the step in `slot` on their way: index is the list's, NULL: of a
- * dense vector of n elements. SET: out = that; ADD: out += it; TAKE: out, from which they came, is
- * left with the rest. out may be exact. */
+ * dense vector of n elements. All are handed to `take`, in the order in which they are coded:
+ * `sent` are those of exact[first..end). Returns the bytes that they take. */
+typedef void spr_codec_taker(void *context, size_t first, size_t end, const float *sent);
+size_t spr_codec_each_sent(const spr_codec *codec, int slot, const uint32_t *index,
+                           const float *exact, size_t n, spr_codec_taker *take, void *context);
+/* SET: out = that; ADD: out += it; TAKE: out, from which they came, is left with the rest. out may
+ * be exact. */
 void spr_codec_quantise(const spr_codec *codec, int slot, const uint32_t *index, const float *exact,
                         size_t n, enum spr_decode how, float *out);
 

@@ -35,69 +35,84 @@ spr_status spr_codec_quantise_open(spr_codec *codec)
     return SPR_OK;
 }
 
-static void settle(enum spr_decode how, float exact, float sent, float *out)
-{
-    if (how == SPR_DECODE_SET)
-        *out = sent;
-    else if (how == SPR_DECODE_TAKE)
-        *out = spr_codec_rest(*out, sent);
-    else if (!isnan(sent) || !isfinite(exact)) /* else nothing was taken */
-        *out += sent;
-}
-
-static void quantise_each(const spr_codec *codec, const float *exact, size_t n, enum spr_decode how,
-                          float *out)
+static size_t each_one(const spr_codec *codec, const float *exact, size_t n, spr_codec_taker *take,
+                       void *context)
 {
     struct spr_draw none = {{0}, 0};
     float sent[BATCH], image[BATCH];
+    size_t bytes = 0;
 
     for (size_t at = 0; at < n; at += BATCH) {
         size_t m = spr_min_size(BATCH, n - at);
 
-        codec->coder->encode(codec->coder_options, &none, exact + at, m, image);
+        bytes += codec->coder->encode(codec->coder_options, &none, exact + at, m, image);
         codec->coder->decode(codec->coder_options, image, m, SPR_DECODE_SET, sent);
-        for (size_t i = 0; i < m; i++)
-            settle(how, exact[at + i], sent[i], &out[at + i]);
+        take(context, at, at + m, sent);
     }
+    return bytes;
 }
 
 /* A window of `owner`; c->values is scratch. */
-static void quantise_window(const struct spr_coding *c, const struct spr_blocks *b, uint32_t owner,
-                            uint32_t w, const uint32_t *offsets, const float *exact,
-                            enum spr_decode how, float *out)
+static size_t each_of_window(const struct spr_coding *c, const struct spr_blocks *b, uint32_t owner,
+                             uint32_t w, const uint32_t *offsets, const float *exact,
+                             spr_codec_taker *take, void *context)
 {
     struct spr_blocks_runs runs = spr_blocks_runs(b, offsets, owner, w), again = runs;
-    size_t first, end, n = 0;
+    size_t first, end, bytes, n = 0;
 
     for (; spr_blocks_run(&runs, &first, &end); n += end - first)
         memcpy(c->values + n, exact + first, (end - first) * sizeof(*exact));
-    spr_coding_round(c, b, owner, w, c->values, n);
-    n = 0;
-    while (spr_blocks_run(&again, &first, &end))
-        for (size_t i = first; i < end; i++)
-            settle(how, exact[i], c->values[n++], &out[i]);
+    bytes = spr_coding_round(c, b, owner, w, c->values, n);
+    for (n = 0; spr_blocks_run(&again, &first, &end); n += end - first)
+        take(context, first, end, c->values + n);
+    return bytes;
 }
 
-static void quantise_windows(const spr_codec *codec, int slot, const uint32_t *offsets,
-                             const float *exact, enum spr_decode how, float *out)
+size_t spr_codec_each_sent(const spr_codec *codec, int slot, const uint32_t *index,
+                           const float *exact, size_t n, spr_codec_taker *take, void *context)
 {
     const struct spr_blocks *b = &codec->sent_as[slot].place.blocks;
     struct spr_coding c = codec->coding;
+    size_t bytes = 0;
 
+    if (codec->vtype != SPR_V_CODED)
+        return each_one(codec, exact, n, take, context);
+    if (index)
+        (void)spr_blocks_offsets(b, index, n, codec->offsets);
     c.seed = codec->sent_as[slot].seed;
     for (uint32_t owner = 0; owner < b->ranks; owner++)
         for (uint32_t w = 0; w < spr_blocks_windows(b, owner); w++)
-            quantise_window(&c, b, owner, w, offsets, exact, how, out);
+            bytes += each_of_window(&c, b, owner, w, index ? codec->offsets : NULL, exact, take,
+                                    context);
+    return bytes;
+}
+
+struct settlement {
+    enum spr_decode how;
+    const float *exact;
+    float *out;
+};
+
+static void settle(void *context, size_t first, size_t end, const float *sent)
+{
+    const struct settlement *s = context;
+
+    for (size_t i = first; i < end; i++) {
+        float one = sent[i - first];
+
+        if (s->how == SPR_DECODE_SET)
+            s->out[i] = one;
+        else if (s->how == SPR_DECODE_TAKE)
+            s->out[i] = spr_codec_rest(s->out[i], one);
+        else if (!isnan(one) || !isfinite(s->exact[i])) /* else nothing was taken */
+            s->out[i] += one;
+    }
 }
 
 void spr_codec_quantise(const spr_codec *codec, int slot, const uint32_t *index, const float *exact,
                         size_t n, enum spr_decode how, float *out)
 {
-    if (codec->vtype != SPR_V_CODED) {
-        quantise_each(codec, exact, n, how, out);
-        return;
-    }
-    if (index)
-        (void)spr_blocks_offsets(&codec->sent_as[slot].place.blocks, index, n, codec->offsets);
-    quantise_windows(codec, slot, index ? codec->offsets : NULL, exact, how, out);
+    struct settlement settlement = {how, exact, out};
+
+    (void)spr_codec_each_sent(codec, slot, index, exact, n, settle, &settlement);
 }

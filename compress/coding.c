@@ -29,11 +29,12 @@ size_t spr_coding_encode(const struct spr_coding *c, const struct spr_blocks *b,
     return n > 0 ? c->coder->encode(c->options, &draw, val, n, out) : 0;
 }
 
-void spr_coding_round(const struct spr_coding *c, const struct spr_blocks *b, uint32_t owner,
-                      uint32_t w, float *val, size_t n)
+size_t spr_coding_round(const struct spr_coding *c, const struct spr_blocks *b, uint32_t owner,
+                        uint32_t w, float *val, size_t n)
 {
-    if (n == 0)
-        return;
-    spr_coding_encode(c, b, owner, w, val, n, c->image);
-    c->coder->decode(c->options, c->image, n, SPR_DECODE_SET, val);
+    size_t bytes = spr_coding_encode(c, b, owner, w, val, n, c->image);
+
+    if (n > 0)
+        c->coder->decode(c->options, c->image, n, SPR_DECODE_SET, val);
+    return bytes;
 }
