@@ -110,16 +110,33 @@ static spr_status start_allgather(spr_request *rq)
     return start(rq, false, false, true, plan->count * (size_t)rq->comm->size, plan->count);
 }
 
+/* A root hears from whoever gets a part of the vector. Who gets none, as the vector is short, tells
+ * it that it has called: a root knows of those who disagree. */
+static void tell_root(spr_request *rq)
+{
+    struct spr_direct *d = rq->state;
+    int rank = rq->comm->rank, root = rq->plan.root;
+
+    if (rank != root && d->own == 0)
+        spr_post_send(rq, &d->to_owner[root], root, 0, NULL, 0, true);
+    for (int r = 0; rank == root && r < rq->comm->size; r++)
+        if (r != root && spr_direct_segment_chunks(d, r) == 0)
+            spr_post_receive(rq, &d->contributions[r], r, 0, d, 0, true);
+}
+
 static spr_status start_broadcast(spr_request *rq)
 {
     spr_status status = start(rq, false, true, true, rq->plan.count, even_segment(rq));
 
+    if (status != SPR_OK)
+        return status;
     /* A root asks for nothing: two that both believe to be it would wait for each other. */
-    for (int r = 0; status == SPR_OK && r < rq->comm->size; r++)
+    for (int r = 0; r < rq->comm->size; r++)
         if (r != rq->comm->rank && rq->comm->rank == rq->plan.root)
             spr_channel_announce(&rq->comm->channel, rq->comm->ids[r], rq->operation,
                                  rq->descriptor);
-    return status;
+    tell_root(rq);
+    return SPR_OK;
 }
 
 const struct spr_algorithm spr_allreduce_direct = {
