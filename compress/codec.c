@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/util.h"
@@ -138,6 +139,10 @@ spr_status spr_codec_create(const char *spec, const spr_layout *layout, size_t p
     status = allocate(c, error);
     if (status != SPR_OK)
         goto undo;
+    if (spr_quality_open(c, layout, parameters) != SPR_OK) {
+        status = spr_error_set(error, SPR_ERR_NOMEM, -1, "no memory for the layout of a codec");
+        goto undo;
+    }
     c->hash = hash_codec(c->spec, layout, parameters);
     *codec = c;
     return SPR_OK;
@@ -153,6 +158,7 @@ void spr_codec_destroy(spr_codec *codec)
         return;
     if (codec->keeper.owner)
         codec->keeper.forget(codec);
+    spr_quality_close(codec);
     spr_pages_free(codec->scratch, codec->scratch_bytes);
     spr_pages_free(codec->workspace, codec->workspace_bytes);
     spr_pages_free(codec->velocity, codec->elements * sizeof(float));
@@ -188,6 +194,7 @@ spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
                              "codec %s is in use by a running request", codec->spec);
     *step = (struct spr_codec_step){.vtype = codec->vtype};
+    codec->quality.due = false;
     if (codec->phase == SPR_CODEC_ABSORBED) {
         set_place(codec, place);
         codec->selection->steps->replay(codec, step);
@@ -196,7 +203,9 @@ spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
         codec->beneath = false;
         codec->sent_as[codec->slot].step = codec->steps++;
         set_place(codec, place);
+        uint64_t start = spr_monotonic_ns();
         codec->selection->steps->begin(codec, gradient, step);
+        spr_quality_begun(codec, gradient, step, spr_monotonic_ns() - start);
     }
     step->coding = (struct spr_coding){
         .coder = codec->coder,

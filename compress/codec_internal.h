@@ -15,6 +15,7 @@
 #include "base/opt.h"
 #include "compress/codec.h"
 #include "compress/lowrank/lowrank.h"
+#include "compress/quality.h"
 #include "compress/select/select.h"
 
 /* Fields of the selector's options, then struct spr_feedback_options. */
@@ -114,6 +115,7 @@ struct spr_codec {
     int committed; /* of the step that was committed last; -1: none that could be revoked */
     bool beneath;  /* the step of `slot` was revoked when a later one was in the residual */
     struct spr_codec_keeper keeper;
+    struct spr_quality quality;
 };
 
 /* Parse into selection, rounding, options and spec. INVALID: text with the position in *error. */

@@ -112,6 +112,7 @@ static bool lowrank_next(spr_codec *codec, float *gradient, struct spr_codec_ste
     if (!codec->factors) {
         spr_lowrank_correlate(&codec->lowrank, p_of(codec), q, codec->workspace);
         codec->factors = true;
+        spr_quality_factors(codec, gradient);
         if (count > 0) {
             send(step, q, count);
             return true;

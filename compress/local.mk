@@ -50,6 +50,8 @@ compress_libspr_compress_la_SOURCES = \
 	compress/lowrank/lowrank.c \
 	compress/lowrank/lowrank.h \
 	compress/lowrank/orthogonalise.c \
+	compress/quality.c \
+	compress/quality.h \
 	compress/select/approximate.c \
 	compress/select/block.c \
 	compress/select/collect.c \

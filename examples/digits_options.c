@@ -50,6 +50,8 @@ static const option_row rows[] = {
      "fewer steps, under half a minute: too few for compressed training to catch up"},
     {"check", FLAG, FIELD(check), NULL,
      "exit 1 when topk:ratio=1% is more than a point less accurate than dense"},
+    {"quality", FLAG, FIELD(quality), NULL,
+     "after each codec, what it made of the gradient of each layer"},
     {"dump-gradients", TEXT, FIELD(dump), "DIR",
      "write gradients of the first method, for sparring-perf --pattern trace:DIR"},
     {"dump-steps", STEPS, 0, "LIST", "which steps to write, from 0 [the last of each epoch]"},

@@ -27,7 +27,7 @@ typedef struct digits_options {
     uint64_t dump_step[DUMP_STEPS_MAX];
     size_t dump_steps;
     const char *json; /* file for the results, "-" standard output; NULL: none */
-    bool quick, check;
+    bool quick, check, quality;
 } digits_options;
 
 /* Never returns on --help and --version (exit 0) and on wrong usage (one line, exit 2). */

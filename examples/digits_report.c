@@ -30,6 +30,27 @@ void digits_report_epoch(const char *method, unsigned long long epoch, const dig
     fflush(stdout);
 }
 
+void digits_report_quality(const spr_codec *codec, size_t parameters)
+{
+    spr_codec_quality q = {.struct_size = sizeof(q)};
+
+    printf("# %-10s %12s %9s %9s %9s %9s %11s %11s\n", "parameter", "shape", "density", "bits",
+           "error", "cosine", "|gradient|", "|residual|");
+    for (size_t p = 0; p <= parameters; p++) {
+        char shape[32];
+
+        if (spr_codec_measured(codec, p < parameters ? p : SPR_ALL_PARAMETERS, &q) != SPR_OK)
+            return;
+        snprintf(shape, sizeof(shape), "%zux%zu", q.rows, q.columns);
+        printf("  %-10s %12s %8.3f%% %9.4f %9.4f %9.4f %11.4g %11.4g\n",
+               p < parameters ? q.name : "all", shape, 100 * q.density, q.bits, q.relative_error,
+               q.cosine, q.gradient_norm, q.residual_norm);
+    }
+    printf("# %s, step %llu of %llu, rank 0\n", q.name, (unsigned long long)q.step + 1,
+           (unsigned long long)q.steps);
+    fflush(stdout);
+}
+
 void digits_report_table(const digits_run *run, char *const *method, const digits_result *result,
                          size_t methods, size_t dense)
 {

@@ -326,6 +326,8 @@ static digits_result train_by(trainer *t, const char *method, bool dump)
 
     if (make_codec(t, method, &codec) != SPR_OK)
         die(t->rank, method, spr_last_error(NULL));
+    if (codec && o->quality) /* --quick has few steps */
+        require(t, spr_codec_watch(codec, 10, 1e4, -0.05), "watch");
     reset(t);
     for (uint64_t epoch = 1; epoch <= o->epochs; epoch++) {
         digits_result sum = {0};
@@ -342,6 +344,8 @@ static digits_result train_by(trainer *t, const char *method, bool dump)
         whole.sent_bytes += mean.sent_bytes / (double)o->epochs;
     }
     check_identical(t);
+    if (o->quality && codec && t->rank == 0)
+        digits_report_quality(codec, NET_PARAMETERS);
     spr_codec_destroy(codec);
     return whole;
 }

@@ -222,6 +222,25 @@ void spr_lowrank_correlate(struct spr_lowrank *l, float *p, float *q, void *work
     }
 }
 
+static struct part part_of(const struct spr_lowrank *l, size_t tensor)
+{
+    struct part part;
+    bool more = first(l, l->state, &part);
+
+    while (more && part.index < tensor)
+        more = next(l, &part);
+    return part;
+}
+
+void spr_lowrank_sent(const struct spr_lowrank *l, size_t tensor, size_t row, size_t rows,
+                      float *out)
+{
+    struct part part = part_of(l, tensor);
+
+    spr_lowrank_kernels()->expand(out, rows, part.shape.columns, l->rank,
+                                  part.basis + spr_skinny_at(row, 0, l->rank), part.own, 1);
+}
+
 void spr_lowrank_commit(struct spr_lowrank *l, const float *p, const float *q, float scale,
                         float *out)
 {
@@ -281,11 +300,8 @@ void spr_lowrank_revoke(struct spr_lowrank *l)
 
 float *spr_lowrank_start(const struct spr_lowrank *l, size_t tensor, size_t *floats)
 {
-    struct part part;
-    bool more = first(l, l->state, &part);
+    struct part part = part_of(l, tensor);
 
-    while (more && part.index < tensor)
-        more = next(l, &part);
     *floats = part.q_floats;
     return part.q;
 }

@@ -82,6 +82,10 @@ void spr_lowrank_reset(struct spr_lowrank *l);
 void spr_lowrank_project(struct spr_lowrank *l, const float *gradient, float *p);
 /* p: summed over ranks; becomes the basis. */
 void spr_lowrank_correlate(struct spr_lowrank *l, float *p, float *q, void *workspace);
+/* After that: what this rank sends itself of `rows` rows of a tensor that is not dense, from `row`
+ * on, a multiple of SPR_LOWRANK_LANES. */
+void spr_lowrank_sent(const struct spr_lowrank *l, size_t tensor, size_t row, size_t rows,
+                      float *out);
 /* p: the basis; q: summed over ranks; out: the bucket, of which only the tensors are written. */
 void spr_lowrank_commit(struct spr_lowrank *l, const float *p, const float *q, float scale,
                         float *out);

@@ -74,6 +74,60 @@ spr_status spr_compressed_allreduce(spr_comm *comm, spr_codec *codec, float *gra
 /* After a failure: do not retry the failed step; the next call is a new step. */
 void spr_codec_drop(spr_codec *codec);
 
+/*
+ * Quality: what compression makes of a gradient, on this rank. Every hundredth step is measured,
+ * the first one too, unless spr_codec_watch() says otherwise: against the gradient g as it was
+ * passed, the accumulated vector a (residual + gradient, or by the rule of the feedback), and s,
+ * what this rank sends of it. Norms are L2 norms, over finite elements.
+ */
+typedef struct spr_codec_quality {
+    size_t struct_size; /* set by the caller to sizeof(spr_codec_quality) */
+    /* The parameter as in the layout; of all of them NULL, 0, elements and 1. name: the codec's. */
+    const char *name;
+    uint64_t id;
+    size_t rows, columns;
+    /* All steps; a retry is none. */
+    uint64_t steps;
+    uint64_t encode_ns; /* time to begin them: feedback, selection, rounding; of all parameters */
+    /* The last step that was measured; all 0 before there is one. */
+    uint64_t samples;          /* steps measured so far */
+    uint64_t step;             /* its number, from 0 */
+    uint64_t time_ns;          /* since 1970 */
+    uint64_t not_finite;       /* elements of the gradient that are NaN or infinite */
+    double density;            /* part of the elements that was sent (powersgd: entries of both
+                                * factors); sparsity is 1 - density */
+    double bits;               /* sent per element: values and, in the cheapest format of a list,
+                                * positions; without headers */
+    double ratio;              /* bits / 32 */
+    double relative_error;     /* |a - s| / |a|; 0: a is zero */
+    double cosine;             /* of the angle between g and s; 0: one of them is zero */
+    double gradient_norm;      /* |g| */
+    double residual_norm;      /* |a - s|, which stays, unless there is no feedback */
+    double variance_inflation; /* |s|^2 / |a|^2: unbiased codecs have 1 + omega in the mean */
+    unsigned alerts;           /* SPR_ALERT_...: that hold now */
+} spr_codec_quality;
+
+enum {
+    SPR_ALERT_RESIDUAL = 1, /* the residual has grown beyond the limit */
+    SPR_ALERT_COSINE = 2,   /* the smoothed cosine has fallen below the floor */
+};
+
+/* parameter: its place in the layout, or SPR_ALL_PARAMETERS. Errors: INVALID (struct_size, no such
+ * parameter). */
+#define SPR_ALL_PARAMETERS SIZE_MAX
+spr_status spr_codec_measured(const spr_codec *codec, size_t parameter, spr_codec_quality *quality);
+/*
+ * Measure every so many steps; 0: none. A measurement reads two vectors of the length of the
+ * gradient. When it finds that of a parameter
+ *   - the residual's norm exceeds residual_limit times the largest norm of its gradients so far, or
+ *   - the mean cosine of about the last 16 samples is below cosine_floor,
+ * a warning names it, once until all is well again (below half the limit, above the floor). A limit
+ * of 0 and a floor of -1: no warning. A new codec has (100, 1e4, -0.05). Errors: INVALID (a limit
+ * that is negative, a floor outside of [-1, 1]).
+ */
+spr_status spr_codec_watch(spr_codec *codec, unsigned every, double residual_limit,
+                           double cosine_floor);
+
 #ifdef __cplusplus
 }
 #endif
