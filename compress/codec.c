@@ -201,7 +201,7 @@ spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
     } else {
         codec->slot = codec->committed == 0;
         codec->beneath = false;
-        codec->sent_as[codec->slot].step = codec->steps++;
+        codec->sent_as[codec->slot].step = codec->steps;
         set_place(codec, place);
         uint64_t start = spr_monotonic_ns();
         codec->selection->steps->begin(codec, gradient, step);
@@ -251,6 +251,7 @@ void spr_codec_commit(spr_codec *codec)
     if (codec->phase != SPR_CODEC_RUNNING)
         return;
     codec->selection->steps->commit(codec);
+    codec->steps = codec->sent_as[codec->slot].step + 1;
     codec->phase = SPR_CODEC_IDLE;
     codec->committed = codec->slot;
 }
@@ -270,6 +271,7 @@ void spr_codec_revoke(spr_codec *codec)
     codec->beneath |= codec->slot != codec->committed;
     codec->slot = codec->committed;
     codec->selection->steps->revoke(codec);
+    codec->steps = codec->sent_as[codec->slot].step;
     codec->phase = SPR_CODEC_ABSORBED;
     codec->committed = -1;
 }

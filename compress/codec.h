@@ -27,6 +27,9 @@
  * after the loss of a rank, rounds anew. Without a selection, a coder that rounds at random (qsgd,
  * terngrad, natural, int8:rounding=stochastic) works as in its paper, without a residual.
  *
+ * Steps are numbered by commits, so that the number is the same on all ranks whatever has failed:
+ * an aborted or dropped step leaves its number to the next one, a revoked one takes it back.
+ *
  * Memory: the residual, with momentum a velocity, and as workspace lists: 16 bytes (24 with a
  * rounding, 8 more with momentum) per entry that may be sent, plus what its selector needs (topk:
  * 2 k + n / 8 bytes and at most 0.5 MB); none: 8 bytes per element; coded values: n / 16 bytes and

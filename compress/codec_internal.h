@@ -106,7 +106,7 @@ struct spr_codec {
     uint32_t *offsets;        /* ... first entry of each block of a list */
     void *scratch;            /* pages: all of that */
     size_t scratch_bytes;
-    uint64_t steps; /* begun so far; a retry is none */
+    uint64_t steps; /* committed and not revoked: the number of the next one */
     struct {
         struct spr_codec_place place;
         uint64_t step, seed;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * Selections that send a list: any selector (compress/select/) with any rule of error feedback. The
- * number of steps begun is what random positions and the warm-up go by.
+ * number of the step is what random positions and the warm-up go by.
  *
  * The values before rounding are kept until the next step is committed, and so are the velocities
  * that were cleared: an abort and a revoke put exactly these back. Where a later step is in the

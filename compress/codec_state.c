@@ -6,7 +6,7 @@
  *   +-----------------+-----------------+-----------------------------------+
  *   | "SPRS"          | version         | bytes, all of it                  |
  *   +-----------------+-----------------+-----------------+-----------------+
- *   | parameters                        | steps begun                       |
+ *   | parameters                        | steps                             |
  *   +-----------------------------------+-----------------+-----------------+
  *   | CRC-32C         | vectors         | threshold       | age             | 48
  *   +-----------------+-----------------+-----------------+-----------------+
@@ -21,10 +21,11 @@
  *   | of each parameter in turn `start` floats: where the next step of a low rank starts
  *   +-----------------------------------
  *
- * The CRC covers all but itself. The number of steps decides what the next ones draw; the threshold
- * (magnitude bits) and its age are what the selector has learned. Parameters are ordered by id, so
- * the bytes do not depend on the layout. A velocity that is not there is zero, a start that is not
- * there, or is for another rank, is drawn anew; what the codec has no use for is ignored.
+ * The CRC covers all but itself. The number of steps that were committed decides what the next
+ * ones draw; the threshold (magnitude bits) and its age are what the selector has learned.
+ * Parameters are ordered by id, so the bytes do not depend on the layout. A velocity that is not
+ * there is zero, a start that is not there, or is for another rank, is drawn anew; what the codec
+ * has no use for is ignored.
  */
 #include <stdint.h>
 #include <string.h>
