@@ -206,6 +206,7 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
     struct spr_codec_place place;
     struct spr_codec_step step;
     spr_status status;
+    size_t vector;
     bool dense;
 
     if (!comm || !codec || !gradient || (op != SPR_SUM && op != SPR_AVG))
@@ -214,14 +215,14 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
     /* Nothing may go wrong for the caller's fault once the codec has taken the gradient. */
     dense = spr_codec_is_dense(codec);
     plan->collective = dense ? SPR_C_ALLREDUCE : SPR_C_SPARSE_ALLREDUCE;
-    plan->count = spr_codec_vector(codec);
+    plan->count = vector = spr_codec_vector(codec);
     if (!spr_algorithm_select(comm, plan, options ? options->algorithm : NULL, spr_thread_error()))
         return spr_thread_error()->status;
     plan->count = spr_codec_elements(codec);
     status = spr_check_finite(comm, plan, options, gradient);
     if (status)
         return status;
-    place.blocks = spr_blocks_choose(spr_codec_elements(codec), (uint32_t)comm->size);
+    place.blocks = spr_blocks_choose(vector, (uint32_t)comm->size);
     place.rank = (uint32_t)comm->rank;
     status = spr_codec_begin_at(codec, gradient, &place, &step);
     if (status)
@@ -229,17 +230,18 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
     *plan = (struct spr_plan){.collective = dense ? SPR_C_ALLREDUCE : SPR_C_SPARSE_ALLREDUCE,
                               .dtype = SPR_FP32,
                               .op = op,
-                              .count = step.sum ? step.count : spr_codec_elements(codec),
+                              .count = vector,
                               .send = step.vector,
                               .recv = step.sum ? step.sum : gradient,
                               .gradient = step.sum ? gradient : NULL,
-                              .index = step.index,
+                              .index = step.dense ? NULL : step.index,
                               .value = step.dense ? step.vector : step.value,
                               .entries = step.dense ? 0 : step.count,
-                              .dense = gradient,
+                              .dense = step.sum ? step.sum : gradient,
                               .vtype = step.vtype,
                               .coding = step.coding,
-                              .codec_hash = spr_codec_hash(codec)};
+                              .codec_hash = spr_codec_hash(codec),
+                              .codec_step = step.sum ? step.number : 0};
     return SPR_OK;
 }
 

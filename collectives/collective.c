@@ -33,6 +33,7 @@ void spr_collective_describe(const spr_request *rq, struct spr_descriptor *d)
     d->size = (uint32_t)rq->comm->size;
     d->count = rq->posted.count;
     d->codec_hash = p->codec_hash;
+    d->codec_step = p->codec_step;
     memcpy(d->algorithm, rq->posted.algorithm,
            strnlen(rq->posted.algorithm, sizeof d->algorithm - 1));
     memcpy(d->name, rq->name, strnlen(rq->name, sizeof d->name - 1));

@@ -44,10 +44,10 @@ struct spr_plan {
     size_t entries;
     float *dense;
     spr_sparse *list;
-    enum spr_vtype vtype;     /* of the values on their way to the owner */
-    struct spr_coding coding; /* ... when they are coded */
-    uint64_t codec_hash;
-    float *gradient; /* NULL, or the result of a codec that sends in rounds: spr_codec_next() */
+    enum spr_vtype vtype;            /* of the values on their way to the owner */
+    struct spr_coding coding;        /* ... when they are coded */
+    uint64_t codec_hash, codec_step; /* as in the descriptor */
+    float *gradient; /* NULL, or the result that a codec makes of sums: spr_codec_next() */
     float *unpack;   /* dense codecs: recv holds halves, which go here at the end */
 };
 

@@ -58,6 +58,11 @@ static void print_codec(const struct spr_descriptor *d, char *text, size_t bytes
     snprintf(text, bytes, "%016" PRIx64, d->codec_hash);
 }
 
+static void print_step(const struct spr_descriptor *d, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%" PRIu64, d->codec_step);
+}
+
 static void print_vtype(const struct spr_descriptor *d, char *text, size_t bytes)
 {
     snprintf(text, bytes, "%" PRIu32, d->vtype);
@@ -78,16 +83,23 @@ static void print_size(const struct spr_descriptor *d, char *text, size_t bytes)
     snprintf(text, bytes, "%" PRIu32, d->size);
 }
 
-/* In the order in which they are named: what a reader would check first. */
+/* In the order in which they are named: what a reader would check first, causes before what follows
+ * from them (the count of a codec may depend on its step). */
 static const struct {
     const char *name;
     print_field *print;
 } fields[] = {
-    {"collective", print_collective}, {"name", print_name},
-    {"count", print_count},           {"element type", print_dtype},
-    {"operation", print_op},          {"root or shift", print_root},
-    {"codec (hash)", print_codec},    {"type of the values on the wire", print_vtype},
-    {"algorithm", print_algorithm},   {"number of ranks", print_size},
+    {"collective", print_collective},
+    {"name", print_name},
+    {"step of the codec", print_step},
+    {"count", print_count},
+    {"element type", print_dtype},
+    {"operation", print_op},
+    {"root or shift", print_root},
+    {"codec (hash)", print_codec},
+    {"type of the values on the wire", print_vtype},
+    {"algorithm", print_algorithm},
+    {"number of ranks", print_size},
 };
 
 static void add_side(char *text, size_t bytes, const char *value, int rank, const char *host)

@@ -19,7 +19,8 @@ struct spr_descriptor {
     uint32_t size;
     uint64_t count;
     uint64_t codec_hash; /* of its canonical string and layout; 0: no codec */
-    char algorithm[24];
+    uint64_t codec_step; /* where ranks must be at the same (compress/codec.h), otherwise 0 */
+    char algorithm[16];
     char name[64]; /* the call's name, "" for none */
 };
 _Static_assert(sizeof(struct spr_descriptor) == 128, "descriptor layout");

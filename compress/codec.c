@@ -207,6 +207,7 @@ spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
         codec->selection->steps->begin(codec, gradient, step);
         spr_quality_begun(codec, gradient, step, spr_monotonic_ns() - start);
     }
+    step->number = codec->sent_as[codec->slot].step;
     step->coding = (struct spr_coding){
         .coder = codec->coder,
         .options = codec->coder_options,
@@ -218,7 +219,7 @@ spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
 
 spr_status spr_codec_begin(spr_codec *codec, const float *gradient, struct spr_codec_step *step)
 {
-    const struct spr_codec_place alone = {{codec->elements, 1, 12}, 0};
+    const struct spr_codec_place alone = {{spr_codec_vector(codec), 1, 12}, 0};
 
     return spr_codec_begin_at(codec, gradient, &alone, step);
 }
@@ -236,12 +237,13 @@ bool spr_codec_next(spr_codec *codec, float *gradient, struct spr_codec_step *st
 
 void spr_codec_sent(const spr_codec *codec, const struct spr_codec_step *step, float *sent)
 {
-    size_t n = step->dense ? codec->elements : step->count;
+    size_t n = step->dense && !step->sum ? codec->elements : step->count;
+    const uint32_t *index = step->dense ? NULL : step->index;
     const float *values = step->dense ? step->vector : step->value;
 
-    assert(!step->sum);
+    assert(!step->sum || step->index);
     if (codec->vtype == SPR_V_CODED)
-        spr_codec_quantise(codec, codec->slot, step->index, values, n, SPR_DECODE_SET, sent);
+        spr_codec_quantise(codec, codec->slot, index, values, n, SPR_DECODE_SET, sent);
     else
         memcpy(sent, values, n * sizeof(*sent));
 }
@@ -292,5 +294,5 @@ void spr_codec_drop(spr_codec *codec)
 
 bool spr_codec_is_dense(const spr_codec *codec)
 {
-    return !codec->selection->selector && codec->vtype != SPR_V_CODED;
+    return !spr_codec_sends_lists(codec) && codec->vtype != SPR_V_CODED;
 }

@@ -11,7 +11,8 @@
  *   commit  the step is done, here. That all others have it, too, is known when the next one is.
  *   abort   the selected values go back into the residual, exact to the bit, from the list; the
  *           step is marked as absorbed.
- *   next    of a codec that sends in rounds (powersgd): what it sends depends on the sum of what it
+ *   next    of a codec that makes its result of sums: random puts them to the positions, which all
+ *           ranks know; powersgd sends in rounds, where what it sends depends on the sum of what it
  *           sent before.
  *   revoke  the step that was committed last has failed on another rank: as abort. When the next
  *           one had begun already (and was aborted), what was sent is added to the residual, that
@@ -28,13 +29,14 @@
  * terngrad, natural, int8:rounding=stochastic) works as in its paper, without a residual.
  *
  * Steps are numbered by commits, so that the number is the same on all ranks whatever has failed:
- * an aborted or dropped step leaves its number to the next one, a revoked one takes it back.
+ * an aborted or dropped step leaves its number to the next one, a revoked one takes it back. A step
+ * with sums makes sense only between ranks that are at the same number.
  *
  * Memory: the residual, with momentum a velocity, and as workspace lists: 16 bytes (24 with a
  * rounding, 8 more with momentum) per entry that may be sent, plus what its selector needs (topk:
- * 2 k + n / 8 bytes and at most 0.5 MB); none: 8 bytes per element; coded values: n / 16 bytes and
- * at most 0.8 MB. What is sent is kept twice: of the step that was committed last and of the one
- * that runs. Nothing is allocated after spr_codec_create().
+ * 2 k + n / 8 bytes and at most 0.5 MB; random: 4 k); none: 8 bytes per element; coded values:
+ * n / 16 bytes and at most 0.8 MB. What is sent is kept twice: of the step that was committed last
+ * and of the one that runs. Nothing is allocated after spr_codec_create().
  */
 #ifndef SPR_COMPRESS_CODEC_H
 #define SPR_COMPRESS_CODEC_H
@@ -51,6 +53,7 @@
 /* What a codec string stands for. */
 struct spr_codec_kind {
     bool dense;     /* whole vectors, no selection */
+    bool lists;     /* of indices and values; otherwise values only */
     bool coded;     /* SPR_V_CODED */
     bool conserves; /* residual' = residual + gradient - sent */
 };
@@ -60,35 +63,37 @@ spr_status spr_codec_kind_of(const char *spec, struct spr_codec_kind *kind,
 
 /* Whose step it is: coded values depend on it, and nothing else. */
 struct spr_codec_place {
-    struct spr_blocks blocks; /* of the vector's elements */
+    struct spr_blocks blocks; /* of spr_codec_vector() elements */
     uint32_t rank;
 };
 
 /* What a step sends. Owned by the codec; valid until commit or abort. */
 struct spr_codec_step {
-    bool dense;               /* no selection: the whole vector is sent */
-    const float *vector;      /* dense: `elements` values, or, unless sum is NULL, `count` */
-    float *sum;               /* where their sum over ranks goes, for spr_codec_next(), or NULL */
-    const uint32_t *index;    /* count sorted indices */
-    const float *value;       /* count values */
-    size_t count;             /* of the list, or with sum of the vector */
-    enum spr_vtype vtype;     /* values fit this type without loss; or they are */
+    bool dense;            /* a whole vector is sent, no list */
+    const float *vector;   /* dense: `elements` values, or, unless sum is NULL, `count` */
+    float *sum;            /* where their sum over ranks goes, for spr_codec_next(), or NULL */
+    uint64_t number;       /* of the step; with a sum, all ranks must be at the same */
+    const uint32_t *index; /* count sorted indices; dense: NULL, or known to all ranks, not sent */
+    const float *value;    /* count values */
+    size_t count;          /* of the list, or with sum of the vector */
+    enum spr_vtype vtype;  /* values fit this type without loss; or they are */
     struct spr_coding coding; /* ... coded so, without scratch */
 };
 
-/* Does it send whole vectors, with values of one of the types that dense collectives sum? */
+/* Does it send vectors, with values of one of the types that dense collectives sum? */
 bool spr_codec_is_dense(const spr_codec *codec);
 spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
                               const struct spr_codec_place *place, struct spr_codec_step *step);
 /* As one rank alone. */
 spr_status spr_codec_begin(spr_codec *codec, const float *gradient, struct spr_codec_step *step);
-/* Elements of the vector that a dense codec sends, in the first round of a step. */
+/* Elements of the vector that the next step, or the retry of the last one, sends in its first
+ * round; of a list: that its indices are below. */
 size_t spr_codec_vector(const spr_codec *codec);
 /* After a step whose `sum` is not NULL was summed over ranks there, in place. True: `step` is the
  * next round, to be summed likewise. False: there is none, and the gradient is the result. */
 bool spr_codec_next(spr_codec *codec, float *gradient, struct spr_codec_step *step);
-/* What others make of the step that runs, unless that needs sums, in the order of `vector` or
- * `value`. */
+/* What others make of the step that runs, in the order of `vector` or `value`. Not of one with a
+ * sum and no indices. */
 void spr_codec_sent(const spr_codec *codec, const struct spr_codec_step *step, float *sent);
 void spr_codec_commit(spr_codec *codec);
 void spr_codec_abort(spr_codec *codec);

@@ -38,7 +38,7 @@ struct spr_codec_steps {
     void (*abort)(spr_codec *codec);
     /* Undo a commit. */
     void (*revoke)(spr_codec *codec);
-    /* A step of several rounds: elements of the first one's vector; and spr_codec_next(). */
+    /* spr_codec_vector(), NULL: codec->elements; and, where a step has a sum, spr_codec_next(). */
     size_t (*vector)(const spr_codec *codec);
     bool (*next)(spr_codec *codec, float *gradient, struct spr_codec_step *step);
     /* Bring the residual up to date, for whoever looks at it. */
@@ -156,6 +156,14 @@ static inline bool spr_codec_has_velocity(const spr_codec *codec)
 static inline bool spr_codec_is_lossless(const spr_codec *codec)
 {
     return codec->traits & SPR_VALUES_LOSSLESS;
+}
+
+/* Indices are sent, unless all ranks know them. */
+static inline bool spr_codec_sends_lists(const spr_codec *codec)
+{
+    const struct spr_selector *s = codec->selection->selector;
+
+    return s && !(s->flags & SPR_SELECT_NO_INDICES);
 }
 
 /* Options of "powersgd". */

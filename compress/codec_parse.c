@@ -152,7 +152,7 @@ static spr_status parse_coder(struct parser *p, const char *start, const struct 
 {
     if (p->have_coder)
         return fail(p, start, "misplaced", c->name, "a codec has one value coder");
-    if (p->codec->selection->steps->next)
+    if (p->codec->selection->steps == &spr_codec_low_rank)
         return fail(p, start, "misplaced", c->name,
                     "factors are sent as fp32, without a value coder");
     p->have_coder = true;
@@ -271,6 +271,7 @@ spr_status spr_codec_kind_of(const char *spec, struct spr_codec_kind *kind, stru
 
     if (status == SPR_OK)
         *kind = (struct spr_codec_kind){.dense = !codec.selection->selector,
+                                        .lists = spr_codec_sends_lists(&codec),
                                         .coded = codec.vtype == SPR_V_CODED,
                                         .conserves = codec.selection->steps->conserves(&codec)};
     return status;

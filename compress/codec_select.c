@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Selections that send a list: any selector (compress/select/) with any rule of error feedback. The
- * number of the step is what random positions and the warm-up go by.
+ * Selections by any selector (compress/select/) with any rule of error feedback. The number of the
+ * step is what random positions and the warm-up go by.
+ *
+ * A list of indices and values is sent, or, where the positions are the same on all ranks, their
+ * values alone, as a vector, whose sum `next` puts where they belong.
  *
  * The values before rounding are kept until the next step is committed, and so are the velocities
  * that were cleared: an abort and a revoke put exactly these back. Where a later step is in the
@@ -28,6 +31,7 @@ struct list {
 /* Workspace: this, then the arrays it points to. */
 struct select {
     struct list list[2]; /* by slot */
+    float *sum;          /* of the values, over ranks; NULL: lists are sent */
     void *scratch;
 };
 
@@ -66,11 +70,12 @@ static size_t list_bytes(const spr_codec *codec, const void *options)
 
 static size_t select_workspace(const spr_codec *codec)
 {
-    size_t arrays = 2u + !spr_codec_is_lossless(codec) + spr_codec_has_velocity(codec);
+    size_t arrays = 2 * (2u + !spr_codec_is_lossless(codec) + spr_codec_has_velocity(codec)) +
+                    !spr_codec_sends_lists(codec);
     _Alignas(16) unsigned char options[SPR_SELECT_OPTION_BYTES];
 
     options_of(codec, 0, options); /* the largest ratio */
-    return spr_align_up(sizeof(struct select), 64) + 2 * arrays * list_bytes(codec, options) +
+    return spr_align_up(sizeof(struct select), 64) + arrays * list_bytes(codec, options) +
            spr_select_workspace(codec->selection->selector, options, codec->elements, 1);
 }
 
@@ -97,6 +102,10 @@ static void select_init(spr_codec *codec)
             list->velocity = (float *)(void *)at;
             at += bytes;
         }
+    }
+    if (!spr_codec_sends_lists(codec)) {
+        s->sum = (float *)(void *)at;
+        at += bytes;
     }
     s->scratch = at;
 }
@@ -130,16 +139,18 @@ static void fill_step(const spr_codec *codec, struct spr_codec_step *step)
     const struct list *list = list_of(codec);
 
     step->index = list->index;
-    step->value = codec->vtype == SPR_V_CODED ? list->exact : list->sent;
+    step->value = step->vector = codec->vtype == SPR_V_CODED ? list->exact : list->sent;
     step->count = list->count;
+    step->dense = !spr_codec_sends_lists(codec);
+    step->sum = ((const struct select *)codec->workspace)->sum;
 }
 
 static void quantise(const spr_codec *codec)
 {
     const struct list *list = list_of(codec);
 
-    spr_codec_quantise(codec, codec->slot, list->index, list->exact, list->count, SPR_DECODE_SET,
-                       list->sent);
+    spr_codec_quantise(codec, codec->slot, spr_codec_sends_lists(codec) ? list->index : NULL,
+                       list->exact, list->count, SPR_DECODE_SET, list->sent);
 }
 
 static void select_begin(spr_codec *codec, const float *gradient, struct spr_codec_step *step)
@@ -214,6 +225,29 @@ static void put_back(spr_codec *codec)
             codec->residual[list->index[i]] += list->sent[i];
 }
 
+/* Where the positions are known, so is how many there are. */
+static size_t select_vector(const spr_codec *codec)
+{
+    _Alignas(16) unsigned char options[SPR_SELECT_OPTION_BYTES];
+
+    if (spr_codec_sends_lists(codec))
+        return codec->elements;
+    options_of(codec, codec->steps, options);
+    return spr_select_most(codec->selection->selector, options, codec->elements);
+}
+
+static bool select_next(spr_codec *codec, float *gradient, struct spr_codec_step *step)
+{
+    const struct list *list = list_of(codec);
+    const float *sum = ((const struct select *)codec->workspace)->sum;
+
+    (void)step;
+    memset(gradient, 0, codec->elements * sizeof(*gradient));
+    for (size_t i = 0; i < list->count; i++)
+        gradient[list->index[i]] = sum[i];
+    return false;
+}
+
 const struct spr_codec_steps spr_codec_select = {
     .workspace = select_workspace,
     .conserves = conserves,
@@ -223,4 +257,6 @@ const struct spr_codec_steps spr_codec_select = {
     .commit = select_commit,
     .abort = put_back,
     .revoke = put_back,
+    .vector = select_vector,
+    .next = select_next,
 };

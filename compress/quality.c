@@ -165,8 +165,8 @@ static size_t look_at_list(struct look *look, const struct spr_codec_step *step)
         add(&p->sums, look->gradient + p->offset, look->accumulated + p->offset, NULL, p->elements);
     }
     if (codec->vtype == SPR_V_CODED)
-        return spr_codec_each_sent(codec, codec->slot, step->index, step->value, step->count,
-                                   take_entries, look);
+        return spr_codec_each_sent(codec, codec->slot, step->dense ? NULL : step->index,
+                                   step->value, step->count, take_entries, look);
     take_entries(look, 0, step->count, step->value);
     return step->count * spr_vtype_bytes(codec->vtype);
 }
@@ -332,11 +332,11 @@ void spr_quality_begun(spr_codec *codec, const float *gradient, const struct spr
     q->encode_ns += ns;
     q->due = q->every > 0 && q->steps % q->every == 0;
     q->steps++;
-    if (!q->due || step->sum)
+    if (!q->due || (step->sum && !step->index)) /* factors: in the second round */
         return;
     q->due = false;
     clear(q);
-    bytes = step->dense ? look_at_vector(&look, step) : look_at_list(&look, step);
+    bytes = step->index ? look_at_list(&look, step) : look_at_vector(&look, step);
     conclude(codec, (double)bytes, !step->dense);
 }
 
@@ -383,7 +383,7 @@ spr_status spr_quality_open(spr_codec *codec, const spr_layout *layout, size_t p
         .rows = codec->elements,
         .columns = 1,
     };
-    if (codec->selection->steps->next) {
+    if (codec->selection->steps == &spr_codec_low_rank) {
         q->rows = spr_malloc(SPR_LOWRANK_LANES * columns * sizeof(float));
         return q->rows ? SPR_OK : SPR_ERR_NOMEM;
     }

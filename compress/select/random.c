@@ -128,7 +128,7 @@ static void emit(struct spr_select *s, unsigned slice)
 
 const struct spr_selector spr_selector_random = {
     .name = "random",
-    .doc = "one random element of each of equal parts, the same ones on all ranks",
+    .doc = "one random element of each of equal parts, the same ones on all ranks: no indices",
     .paper = "Stich et al. 2018, Sparsified SGD with memory; Wangni et al. 2018, Gradient "
              "sparsification for communication-efficient distributed optimization",
     .flags = SPR_SELECT_NO_INDICES | SPR_SELECT_EXACT_COUNT | SPR_SELECT_UNBIASED | SPR_SELECT_SEED,

@@ -38,7 +38,7 @@ struct spr_select_state {
 };
 
 enum spr_select_flag {
-    SPR_SELECT_NO_INDICES = 1,  /* spr_random_indices() on every rank: they need not be sent */
+    SPR_SELECT_NO_INDICES = 1,  /* they are the same on all ranks, and need not be sent */
     SPR_SELECT_EXACT_COUNT = 2, /* always spr_select_most() elements */
     SPR_SELECT_UNBIASED = 4,    /* the mean over seeds is the input, when its option asks for it */
     SPR_SELECT_BLOCKS = 8,      /* whole blocks of neighbours */

@@ -28,10 +28,10 @@ typedef struct spr_layout {
  * all) for vectors with the given layout: parameters in ascending order of offset that cover all
  * elements without gaps. Memory: one float of residual per element, with momentum correction (dgc)
  * one of velocity, plus workspace (top-k: 8 % of the residual at a ratio of 1 %, 48 % at 10 %; with
- * a value coder 10 % and 68 %; dense codecs: two more floats per element; powersgd: of a matrix
- * (2 rows + 5 columns) times rank floats, of a vector two per element). The codec belongs to one
- * thread at a time and to at most one running request. Errors: INVALID (spr_last_error(NULL) names
- * the position in the string), NOMEM.
+ * a value coder 10 % and 68 %; random: 5 % and 50 %; dense codecs: two more floats per element;
+ * powersgd: of a matrix (2 rows + 5 columns) times rank floats, of a vector two per element). The
+ * codec belongs to one thread at a time and to at most one running request. Errors: INVALID
+ * (spr_last_error(NULL) names the position in the string), NOMEM.
  */
 spr_status spr_codec_create(const char *spec, const spr_layout *layout, size_t parameters,
                             spr_codec **codec);
@@ -66,6 +66,9 @@ spr_status spr_codec_load(spr_codec *codec, const void *buffer, size_t bytes);
  * Success is provisional until the next step of this codec succeeds: spr_comm_shrink() takes a step
  * back that not all ranks have completed, as if it had failed here, too. When the next step had
  * begun, its gradient stays in the residual, and the next call retries the one before.
+ *
+ * "random" and "powersgd" need as many successful steps on all ranks; otherwise the call fails with
+ * MISMATCH on all of them. spr_codec_load() of another rank's state makes a newcomer's equal.
  */
 spr_status spr_icompressed_allreduce(spr_comm *comm, spr_codec *codec, float *gradient, spr_op op,
                                      const spr_call_options *options, spr_request **request);

@@ -55,7 +55,7 @@ static spr_status use(spr_comm *comm)
     static uint32_t index[ENTRIES];
     static float value[ENTRIES], x[N];
     spr_sparse list = {index, value, ENTRIES, 0};
-    static const char *const specs[] = {"topk:ratio=1%", "powersgd:rank=2"};
+    static const char *const specs[] = {"topk:ratio=1%", "powersgd:rank=2", "random:ratio=1%"};
     spr_layout layout = {1, "w", 0, N / 40, 40};
     spr_codec *codec = NULL;
     void *memory = NULL;

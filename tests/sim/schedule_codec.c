@@ -48,8 +48,8 @@ static void begin(const struct schedule_play *play, spr_codec *codec, int r, int
                   struct spr_codec_step *step)
 {
     const struct schedule *s = &play->schedule;
-    const struct spr_codec_place place = {spr_blocks_choose(s->codec_elements, (uint32_t)s->ranks),
-                                          (uint32_t)r};
+    const struct spr_codec_place place = {
+        spr_blocks_choose(spr_codec_vector(codec), (uint32_t)s->ranks), (uint32_t)r};
 
     spr_codec_begin_at(codec, gradient(play, r, k), &place, step);
 }
@@ -57,25 +57,25 @@ static void begin(const struct schedule_play *play, spr_codec *codec, int r, int
 /* What others make of the step that runs, as a vector. */
 static void spread(const spr_codec *codec, const struct spr_codec_step *step, float *out, size_t n)
 {
-    float *sent = malloc((step->dense ? n : step->count) * sizeof *sent + 1);
+    float *sent = malloc((step->index ? step->count : n) * sizeof *sent + 1);
 
     if (!sent)
         abort();
     spr_codec_sent(codec, step, sent);
     memset(out, 0, n * sizeof *out);
-    if (step->dense)
+    if (!step->index)
         memcpy(out, sent, n * sizeof *out);
-    for (size_t i = 0; !step->dense && i < step->count; i++)
+    for (size_t i = 0; step->index && i < step->count; i++)
         out[step->index[i]] = sent[i];
     free(sent);
 }
 
 static bool same_step(const struct spr_codec_step *a, const struct spr_codec_step *b, size_t n)
 {
-    if (a->coding.seed != b->coding.seed)
+    if (a->coding.seed != b->coding.seed || a->number != b->number)
         return false;
-    if (a->dense)
-        return b->dense && !memcmp(a->vector, b->vector, n * sizeof(float));
+    if (!a->index)
+        return !b->index && !memcmp(a->vector, b->vector, n * sizeof(float));
     return a->count == b->count && !memcmp(a->index, b->index, a->count * sizeof *a->index) &&
            !memcmp(a->value, b->value, a->count * sizeof *a->value);
 }
@@ -138,7 +138,11 @@ static bool check_sum(struct schedule_play *play, int rank, int k, const float *
 {
     const struct schedule *s = &play->schedule;
     static const double unit[] = {0x1p-24, 0x1p-11, 0x1p-8};
-    int halves = !strcmp(s->codec, "fp16") ? 1 : !strcmp(s->codec, "bf16") ? 2 : 0;
+    struct spr_codec_kind kind = {0};
+    struct spr_error error = {0};
+
+    (void)spr_codec_kind_of(s->codec, &kind, &error);
+    int halves = kind.lists ? 0 : strstr(s->codec, "fp16") ? 1 : strstr(s->codec, "bf16") ? 2 : 0;
 
     for (size_t i = 0; i < s->codec_elements; i++) {
         double sum = 0, bound = 0, size = 0;

@@ -46,13 +46,13 @@ static inline spr_codec *make(const char *spec, size_t rows, size_t columns)
 static inline void step_of(spr_codec *codec, uint32_t rank, const float *gradient, float *sent)
 {
     size_t n = spr_codec_elements(codec);
-    const struct spr_codec_place place = {{n, 1, 12}, first_rank + rank};
+    const struct spr_codec_place place = {{spr_codec_vector(codec), 1, 12}, first_rank + rank};
     struct spr_codec_step step;
     float value[N];
 
     assert_int_equal(spr_codec_begin_at(codec, gradient, &place, &step), SPR_OK);
-    spr_codec_sent(codec, &step, step.dense ? sent : value);
-    if (!step.dense) {
+    spr_codec_sent(codec, &step, step.index ? value : sent);
+    if (step.index) {
         memset(sent, 0, n * sizeof(*sent));
         for (size_t i = 0; i < step.count; i++)
             sent[step.index[i]] = value[i];

@@ -80,7 +80,7 @@ static inline void codec_sent_of(const spr_codec *codec, const struct spr_codec_
 {
     static float value[CODEC_N];
 
-    if (step->dense) {
+    if (!step->index) {
         spr_codec_sent(codec, step, sent);
         return;
     }

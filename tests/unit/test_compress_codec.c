@@ -248,7 +248,7 @@ static void sent_values_fit_their_type(void **state)
 
         data_fill(DATA_NORMAL, gradient, CODEC_N, &rng);
         spr_codec_begin(codec, gradient, &step);
-        size_t n = step.dense ? CODEC_N : step.count;
+        size_t n = step.index ? step.count : CODEC_N;
         const float *v = step.dense ? step.vector : step.value;
         uint32_t zero = step.vtype == SPR_V_FP32 ? 0 : step.vtype == SPR_V_FP16 ? 0xfff : 0xffff;
         for (size_t i = 0; i < n; i++)

@@ -60,15 +60,18 @@ static void send_in_chunks(const struct spr_codec_step *step, const struct spr_c
 static void chunks_carry_what_the_codec_believes(const char *spec, uint32_t ranks)
 {
     static float gradient[CODEC_N], believed[CODEC_N], carried[CODEC_N];
-    struct spr_codec_place place = {{CODEC_N, ranks, ranks > 5 ? 6 : 10}, ranks - 1};
-    struct spr_codec_step step;
     spr_codec *codec = codec_make(spec);
+    struct spr_codec_place place = {{spr_codec_vector(codec), ranks, ranks > 5 ? 6 : 10},
+                                    ranks - 1};
+    struct spr_codec_step step;
 
     for (int i = 0; i < STEPS; i++) {
         data_fill(i == 4 ? DATA_NOT_FINITE : DATA_LAYERS, gradient, CODEC_N, &rng);
         assert_int_equal(spr_codec_begin_at(codec, gradient, &place, &step), SPR_OK);
         codec_sent_of(codec, &step, believed);
-        send_in_chunks(&step, &place, carried);
+        send_in_chunks(&step, &place, step.sum ? step.sum : carried);
+        if (step.sum)
+            assert_false(spr_codec_next(codec, carried, &step));
         for (size_t k = 0; k < CODEC_N; k++)
             assert_true(carried[k] == believed[k] || (isnan(carried[k]) && isnan(believed[k])));
         spr_codec_commit(codec);
@@ -97,12 +100,13 @@ static void what_is_not_sent_stays(void **state)
 static void a_retry_in_another_world_loses_nothing(void **state)
 {
     static float gradient[CODEC_N], sum[CODEC_N], sent[CODEC_N];
-    struct spr_codec_place four = {{CODEC_N, 4, 10}, 2}, three = {{CODEC_N, 3, 10}, 1};
     struct spr_codec_step step;
 
     (void)state;
     for (size_t s = 0; s < SPR_ARRAY_LEN(coded_specs); s++) {
         spr_codec *codec = codec_make(coded_specs[s]);
+        size_t n = spr_codec_vector(codec);
+        struct spr_codec_place four = {{n, 4, 10}, 2}, three = {{n, 3, 10}, 1};
 
         data_fill(DATA_LAYERS, gradient, CODEC_N, &rng);
         memcpy(sum, gradient, sizeof sum);

@@ -78,7 +78,7 @@ static void expect_quality(const char *spec, bool feedback)
         assert_string_equal(all.name, spr_codec_spec(codec));
         assert_true(all.steps == step + 1 && all.samples == step + 1 && all.step == step);
         assert_quality(&all, gradient, a, sent, 0, CODEC_N);
-        assert_near(all.density, sends.dense ? 1 : (double)sends.count / CODEC_N);
+        assert_near(all.density, sends.index ? (double)sends.count / CODEC_N : 1);
         assert_near(all.ratio, all.bits / 32);
         for (size_t p = 0; p < PARAMETERS; p++) {
             spr_codec_quality q = quality_of(codec, p);

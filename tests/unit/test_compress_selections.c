@@ -124,6 +124,39 @@ static void random_positions_are_those_of_all_ranks(void **state)
     spr_codec_destroy(other);
 }
 
+/* Values alone, as a vector; what they add up to goes where they come from. */
+static void sums_go_to_known_positions(void **state)
+{
+    static const char *const specs[] = {"random:ratio=1%,warmup=2", "random:ratio=3%+bf16",
+                                        "random:ratio=2%,feedback=off+int8"};
+    static float gradient[N], out[N];
+
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(specs); s++) {
+        spr_codec *codec = codec_make(specs[s]);
+
+        for (int step = 0; step < 8; step++) {
+            size_t count = spr_codec_vector(codec), zeros = 0;
+            struct spr_codec_step a;
+
+            data_fill(DATA_NORMAL, gradient, N, &rng);
+            assert_int_equal(spr_codec_begin(codec, gradient, &a), SPR_OK);
+            assert_true(a.dense && a.count == count && a.number == (uint64_t)step);
+            for (size_t i = 0; i < count; i++)
+                a.sum[i] = (float)(i + 1);
+            memset(out, 0xff, sizeof out);
+            assert_false(spr_codec_next(codec, out, &a));
+            for (size_t i = 0; i < count; i++)
+                assert_true(out[a.index[i]] == (float)(i + 1));
+            for (size_t i = 0; i < N; i++)
+                zeros += data_bits(out[i]) == 0;
+            assert_int_equal(zeros, N - count);
+            spr_codec_commit(codec);
+        }
+        spr_codec_destroy(codec);
+    }
+}
+
 static void a_list_may_be_empty(void **state)
 {
     static float gradient[N], sent[N], nothing[N];
@@ -479,6 +512,7 @@ int main(void)
         cmocka_unit_test(every_selector_is_a_selection_of_its_name),
         cmocka_unit_test(every_selection_goes_with_every_value_coder),
         cmocka_unit_test(random_positions_are_those_of_all_ranks),
+        cmocka_unit_test(sums_go_to_known_positions),
         cmocka_unit_test(a_list_may_be_empty),
         cmocka_unit_test(decay_and_a_clipped_norm_are_part_of_any_selection),
         cmocka_unit_test(dgc_is_the_algorithm_of_its_paper),

@@ -35,21 +35,25 @@ void subject_close(struct subject *subject)
 /* What one rank alone sends, and gets back at once. */
 static size_t encode_rounds(struct subject *subject, struct spr_codec_step *step)
 {
+    struct spr_error ignored = {0};
     size_t bytes = 0;
 
     if (!subject->product)
         subject->product = spr_pages_alloc(subject->n * sizeof(float));
     if (!subject->product)
         return 0;
-    do
-        bytes += step->count * sizeof(float);
-    while (spr_codec_next(subject->codec, subject->product, step));
+    do {
+        (void)wire_place(&subject->wire, step->count);
+        bytes += wire_encode(&subject->wire, step);
+        (void)wire_decode(&subject->wire, step->sum, &ignored); /* its own bytes */
+    } while (spr_codec_next(subject->codec, subject->product, step));
     return bytes;
 }
 
 size_t subject_encode(struct subject *subject, const float *x)
 {
-    const struct spr_codec_place place = wire_place(&subject->wire);
+    const struct spr_codec_place place =
+        wire_place(&subject->wire, spr_codec_vector(subject->codec));
     struct spr_codec_step step;
 
     if (spr_codec_begin_at(subject->codec, x, &place, &step) != SPR_OK)

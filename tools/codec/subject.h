@@ -12,7 +12,7 @@ struct subject {
     size_t n;
     spr_codec *codec;
     struct wire wire;
-    float *product; /* n: what came of a step of several rounds; NULL: there was none */
+    float *product; /* n: what a codec has made of sums; NULL: nothing so far */
 };
 
 /* rows: of the matrix that the vector is, 0: none (tools/matrix_layout.h). INVALID: `spec` is no

@@ -16,8 +16,9 @@ static uint32_t most_windows(const struct wire *wire)
     return spr_blocks_windows(&wire->blocks, 0);
 }
 
-struct spr_codec_place wire_place(const struct wire *wire)
+struct spr_codec_place wire_place(struct wire *wire, size_t count)
 {
+    wire->blocks = spr_blocks_choose(count, WIRE_RANKS);
     return (struct spr_codec_place){wire->blocks, 0};
 }
 

@@ -12,7 +12,7 @@
 #define WIRE_RANKS 8
 
 struct wire {
-    struct spr_blocks blocks;
+    struct spr_blocks blocks; /* of the step that was placed last */
     uint32_t *offsets;
     void *scratch;
     unsigned char *bytes;   /* the image */
@@ -23,8 +23,8 @@ struct wire {
     float *values;
 };
 
-/* Where a step that is measured goes: as rank 0 of WIRE_RANKS. */
-struct spr_codec_place wire_place(const struct wire *wire);
+/* Where a step goes whose vector has `count` elements, at most n: as rank 0 of WIRE_RANKS. */
+struct spr_codec_place wire_place(struct wire *wire, size_t count);
 
 /* For steps of at most `count` entries of n elements. NOMEM. */
 spr_status wire_open(struct wire *wire, size_t n, size_t count, struct spr_error *error);
@@ -35,7 +35,7 @@ size_t wire_encode(struct wire *wire, const struct spr_codec_step *step);
 const struct spr_coding *wire_coding(const struct wire *wire);
 /* Of the chunk at a place, as it says itself. */
 size_t wire_chunk_bytes(const struct wire *wire, size_t at);
-/* The image as a vector, checked like a peer's. PROTO. */
+/* The image as a vector of as many elements as were placed, checked like a peer's. PROTO. */
 spr_status wire_decode(const struct wire *wire, float *out, struct spr_error *error);
 
 #endif

@@ -68,11 +68,10 @@ static void pack_run(const struct trial *trial, const float *before, size_t firs
     pack->count[pack->runs++] = count;
 }
 
-/* Unit roundoff of a result that travels in 16 bits, which that of a codec without selection does.
- */
+/* Unit roundoff of a result that travels in 16 bits, which sums of vectors do. */
 static double last_rounding(const struct trial *trial)
 {
-    if (!codec_kind(trial->codec_spec).dense)
+    if (codec_kind(trial->codec_spec).lists)
         return 0;
     if (strstr(trial->codec_spec, "bf16") != NULL)
         return 0x1p-8;
@@ -195,7 +194,7 @@ bool compressed_open(struct trial *trial, struct job *job, const char *algorithm
                             .input = input};
     trial->call.algorithm = algorithm;
     complete_codec(codec, density, trial->codec_spec, sizeof trial->codec_spec);
-    if (!codec_kind(codec).dense) /* each rank sends so many of the elements */
+    if (codec_kind(codec).lists) /* each rank sends so many of the elements */
         trial->entries = (size_t)ceil(density * (double)input->elements) * (size_t)job->size;
     if (!job_ok(job, spr_codec_create(trial->codec_spec, layout, parameters, &trial->codec)) ||
         !job_memory(job, input->elements * sizeof(float), &trial->gradient))

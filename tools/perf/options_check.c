@@ -50,7 +50,7 @@ const char *kind_algorithms(const struct options *options)
     if (options->kind != KIND_COMPRESSED)
         return kind_names[options->kind];
     struct spr_codec_kind kind = codec_kind(options->codec);
-    return kind_names[kind.dense && !kind.coded ? KIND_ALLREDUCE : KIND_SPARSE];
+    return kind_names[kind.lists || kind.coded ? KIND_SPARSE : KIND_ALLREDUCE];
 }
 
 const char *pattern_name(const struct options *options)
