@@ -221,7 +221,7 @@ static void print_spec(spr_codec *codec)
     snprintf(out, room, "%s", s->name);
     n += print_options(options, count, spr_codec_selection_own_options(s), codec->options, out + n,
                        room - n);
-    if (lossless)
+    if (lossless && !s->coder) /* else it would be that one */
         return;
     if (s == spr_codec_selections && n == name)
         n = 0; /* "none" goes without saying */
