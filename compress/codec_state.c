@@ -134,6 +134,19 @@ spr_status spr_codec_save(const spr_codec *codec, void *buffer, size_t *bytes)
     return SPR_OK;
 }
 
+spr_status spr_codec_clear(spr_codec *codec)
+{
+    spr_error_clear(spr_thread_error());
+    if (codec->phase == SPR_CODEC_RUNNING)
+        return fail(SPR_ERR_INVALID, "a request is running");
+    spr_codec_settle(codec); /* what was sent is not to be taken away again */
+    memset(codec->residual, 0, codec->elements * sizeof(float));
+    if (codec->velocity)
+        memset(codec->velocity, 0, codec->elements * sizeof(float));
+    codec->phase = SPR_CODEC_IDLE;
+    return SPR_OK;
+}
+
 static struct state_record record(const char *data, uint64_t i)
 {
     struct state_record r;

@@ -55,6 +55,14 @@ spr_status spr_codec_save(const spr_codec *codec, void *buffer, size_t *bytes);
 spr_status spr_codec_load(spr_codec *codec, const void *buffer, size_t bytes);
 
 /*
+ * Forget what was not sent: residual and velocity are zero, and a failed step is dropped. What is
+ * the same on all ranks stays: the number of steps, where a low rank goes on, a threshold. For a
+ * change of what is learned, and for a newcomer that has loaded another rank's state, whose
+ * residual would count twice. INVALID while a request with the codec is running.
+ */
+spr_status spr_codec_clear(spr_codec *codec);
+
+/*
  * gradient: `elements` floats, in: this rank's gradient, out: the sum or average over ranks of what
  * each rank's codec selected. residual' = residual + gradient - sent; with feedback=decay, momentum
  * or nesterov (dgc) by their rule, which may need the optimizer to have no momentum of its own.
@@ -68,7 +76,8 @@ spr_status spr_codec_load(spr_codec *codec, const void *buffer, size_t bytes);
  * begun, its gradient stays in the residual, and the next call retries the one before.
  *
  * "random" and "powersgd" need as many successful steps on all ranks; otherwise the call fails with
- * MISMATCH on all of them. spr_codec_load() of another rank's state makes a newcomer's equal.
+ * MISMATCH on all of them. spr_codec_load() of another rank's state and then spr_codec_clear() make
+ * a newcomer's equal.
  */
 spr_status spr_icompressed_allreduce(spr_comm *comm, spr_codec *codec, float *gradient, spr_op op,
                                      const spr_call_options *options, spr_request **request);

@@ -251,6 +251,71 @@ static void a_buffer_that_is_too_small_is_not_written(void **state)
     spr_codec_destroy(codec);
 }
 
+/* A newcomer that has loaded and cleared sends what one with an empty residual would, at the places
+ * and from the start that all others have. */
+static void a_cleared_codec_has_no_past_but_its_place_in_the_job(void **state)
+{
+    static const char *const specs[] = {"random:ratio=10%", "powersgd:rank=2", "dgc:ratio=10%",
+                                        "topk:ratio=10%+fp16", "int8"};
+    static float gradient[N], zero[N];
+
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(specs); s++) {
+        struct spr_codec_step theirs, ours;
+        spr_codec *a = NULL, *b = NULL;
+        size_t bytes;
+
+        assert_int_equal(spr_codec_create(specs[s], layout, 3, &a), SPR_OK);
+        assert_int_equal(spr_codec_create(specs[s], layout, 3, &b), SPR_OK);
+        for (int i = 0; i < 3; i++) {
+            data_fill(DATA_NORMAL, gradient, N, &rng);
+            assert_int_equal(spr_codec_begin(a, gradient, &theirs), SPR_OK);
+            while (theirs.sum && spr_codec_next(a, gradient, &theirs))
+                ;
+            assert_int_equal(spr_codec_clear(a), SPR_ERR_INVALID); /* it runs */
+            spr_codec_commit(a);
+        }
+        char *data = save(a, &bytes);
+        assert_int_equal(spr_codec_load(b, data, bytes), SPR_OK);
+        free(data);
+        assert_int_equal(spr_codec_clear(a), SPR_OK);
+        assert_int_equal(spr_codec_clear(b), SPR_OK);
+        assert_memory_equal(spr_codec_residual(a), zero, sizeof(zero));
+        assert_memory_equal(spr_codec_residual(b), zero, sizeof(zero));
+        assert_int_equal(spr_codec_begin(a, gradient, &theirs), SPR_OK);
+        assert_int_equal(spr_codec_begin(b, gradient, &ours), SPR_OK);
+        assert_true(ours.number == 3 && theirs.number == 3 && ours.count == theirs.count);
+        if (ours.index)
+            assert_memory_equal(ours.index, theirs.index, ours.count * sizeof(*ours.index));
+        assert_memory_equal(ours.dense ? ours.vector : ours.value,
+                            theirs.dense ? theirs.vector : theirs.value,
+                            (ours.index || ours.sum ? ours.count : N) * sizeof(float));
+        spr_codec_destroy(a);
+        spr_codec_destroy(b);
+    }
+}
+
+/* Cleared is what was not sent; what comes back, as others have not got it, does. */
+static void a_revoked_step_comes_back_to_a_cleared_codec(void **state)
+{
+    static float gradient[N], sent[N];
+    struct spr_codec_step step;
+    spr_codec *codec = NULL;
+
+    (void)state;
+    assert_int_equal(spr_codec_create("topk:ratio=10%", layout, 3, &codec), SPR_OK);
+    data_fill(DATA_NORMAL, gradient, N, &rng);
+    assert_int_equal(spr_codec_begin(codec, gradient, &step), SPR_OK);
+    memset(sent, 0, sizeof(sent));
+    for (size_t i = 0; i < step.count; i++)
+        sent[step.index[i]] = step.value[i];
+    spr_codec_commit(codec);
+    assert_int_equal(spr_codec_clear(codec), SPR_OK);
+    spr_codec_revoke(codec);
+    assert_memory_equal(spr_codec_residual(codec), sent, sizeof(sent));
+    spr_codec_destroy(codec);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +324,8 @@ int main(void)
         cmocka_unit_test(a_parameter_of_another_size_is_a_mismatch),
         cmocka_unit_test(damaged_bytes_leave_the_state_unchanged),
         cmocka_unit_test(bytes_that_make_no_sense_are_refused_in_spite_of_the_checksum),
+        cmocka_unit_test(a_cleared_codec_has_no_past_but_its_place_in_the_job),
+        cmocka_unit_test(a_revoked_step_comes_back_to_a_cleared_codec),
         cmocka_unit_test(a_running_step_is_neither_saved_nor_loaded),
         cmocka_unit_test(a_buffer_that_is_too_small_is_not_written),
     };
