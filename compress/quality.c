@@ -240,7 +240,8 @@ static void watch_residual(const spr_codec *codec, struct spr_quality_parameter 
 
     p->largest_gradient = fmax(p->largest_gradient, root(p->sums.gg));
     double most = limit * p->largest_gradient;
-    if (limit > 0 && begins(p, SPR_ALERT_RESIDUAL, norm > most, norm < most / 2))
+    /* Before the first gradient there may be a residual, that of a checkpoint. */
+    if (most > 0 && begins(p, SPR_ALERT_RESIDUAL, norm > most, norm < most / 2))
         spr_warn(SPR_SUB_CODEC,
                  "codec %s, parameter %s (id %llu), step %llu: the residual's norm is %.3g, the "
                  "gradient's was at most %.3g: more is left over than is ever sent; send more "

@@ -5,100 +5,8 @@
  * told.
  */
 #include <float.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "base/util.h"
-#include "collectives/collective.h"
-#include "compress/codec_internal.h"
-#include "tests/sim/world.h"
-#include "tools/codec/data.h"
-
-#define MS 1000000ull
-#define SECOND (1000 * MS)
-#define RANKS_MAX 6
-
-enum { N = 30011 };
-
-static uint64_t seed;
-static struct spr_rng rng;
-static float gradient[RANKS_MAX][N], buffer[RANKS_MAX][N], before[RANKS_MAX][N];
-static spr_codec *codec[RANKS_MAX];
-
-static spr_codec *make_codec(const char *spec, size_t n)
-{
-    const spr_layout layout = {.id = 1, .rows = n, .columns = 1};
-    spr_codec *c = NULL;
-
-    assert_int_equal(spr_codec_create(spec, &layout, 1, &c), SPR_OK);
-    return c;
-}
-
-static void make(struct world *w, int ranks, const char *spec)
-{
-    static const double jitters[] = {0, 50e-6, 500e-6};
-    struct spr_sim_options options = {.ranks = ranks,
-                                      .seed = spr_rng_below(&rng, UINT32_MAX),
-                                      .latency_s = 10e-6,
-                                      .jitter_s = jitters[spr_rng_below(&rng, 3)],
-                                      .bandwidth = 1e9};
-
-    world_create(w, &options);
-    for (int r = 0; r < ranks; r++) {
-        w->comms[r]->options.timeout_s = 20;
-        w->comms[r]->options.eager_bytes = options.seed % 3 == 0 ? 0 : 8192;
-        codec[r] = make_codec(spec, N);
-    }
-}
-
-static void unmake(struct world *w)
-{
-    for (int r = 0; r < w->ranks; r++)
-        spr_codec_destroy(codec[r]);
-    world_destroy(w);
-}
-
-static void draw(int ranks)
-{
-    for (int r = 0; r < ranks; r++)
-        for (size_t i = 0; i < N; i++)
-            buffer[r][i] = gradient[r][i] = (float)data_normal(&rng);
-}
-
-static spr_status post(struct world *w, int r, spr_op op)
-{
-    w->requests[r] = NULL;
-    return spr_icompressed_allreduce(w->comms[r], codec[r], buffer[r], op, NULL, &w->requests[r]);
-}
-
-static uint64_t now(const struct world *w) { return spr_now_ns(spr_sim_clock(w->sim)); }
-
-static void run(struct world *w) { assert_true(world_run(w, now(w) + 100 * SECOND)); }
-
-/* All that live succeed, with the same bits; returns one of them. */
-static int step(struct world *w, spr_op op)
-{
-    int first = -1;
-
-    for (int r = 0; r < w->ranks; r++)
-        if (spr_sim_runs(w->sim, r))
-            assert_int_equal(post(w, r, op), SPR_OK);
-    run(w);
-    for (int r = 0; r < w->ranks; r++) {
-        if (!spr_sim_runs(w->sim, r))
-            continue;
-        first = first < 0 ? r : first;
-        assert_int_equal(w->results[r], SPR_OK);
-        assert_memory_equal(buffer[r], buffer[first], sizeof(buffer[r]));
-    }
-    return first;
-}
+#include "tests/sim/codec_world.h"
 
 /* ---- Sums ------------------------------------------------------------------------------------ */
 
@@ -146,11 +54,11 @@ static void expect_sums(const char *spec, int ranks, spr_op op)
 
     make(&w, ranks, spec);
     for (int r = 0; r < ranks; r++)
-        twins[r] = make_codec(spec, N);
+        twins[r] = make_codec(spec);
     for (int k = 0; k < 5; k++) {
         draw(ranks);
         sum_lists(&w, twins, op, lists, sum, size);
-        step(&w, op);
+        step(&w, op, NULL);
         for (size_t i = 0; i < N; i++) {
             double out = (double)buffer[0][i], exact = sum[i] / divisor;
             double bound = (ranks * (double)FLT_EPSILON + last) * size[i] / divisor;
@@ -227,6 +135,7 @@ static void bytes_are_the_ratio_of_those_of_a_dense_sum(void **state)
         {"random:ratio=1%+int8", 0.0067}, /* sums go back as fp32 */
     };
     enum { LONG = 4 << 20, RANKS = 4 };
+    const spr_layout whole = {.id = 1, .rows = LONG, .columns = 1};
     struct spr_sim_options options = {.ranks = RANKS, .seed = seed, .latency_s = 10e-6};
     float *vectors[RANKS];
     spr_codec *codecs[RANKS];
@@ -239,7 +148,7 @@ static void bytes_are_the_ratio_of_those_of_a_dense_sum(void **state)
     double dense = bytes_of(&w, NULL, vectors, LONG);
     for (size_t c = 0; c < SPR_ARRAY_LEN(cases); c++) {
         for (int r = 0; r < RANKS; r++)
-            codecs[r] = make_codec(cases[c].spec, LONG);
+            assert_int_equal(spr_codec_create(cases[c].spec, &whole, 1, &codecs[r]), SPR_OK);
         for (int r = 0; r < RANKS; r++)
             data_fill(DATA_NORMAL, vectors[r], LONG, &rng);
         double part = bytes_of(&w, codecs, vectors, LONG) / dense;
@@ -272,7 +181,7 @@ static void ranks_at_different_steps_are_told(void **state)
         make(&w, 3, specs[s]);
         for (int k = 0; k < 2; k++) {
             draw(3);
-            step(&w, SPR_SUM);
+            step(&w, SPR_SUM, NULL);
         }
         assert_int_equal(spr_codec_begin(codec[2], gradient[2], &alone), SPR_OK);
         spr_codec_commit(codec[2]);
@@ -281,7 +190,7 @@ static void ranks_at_different_steps_are_told(void **state)
             const float *residual = spr_codec_residual(codec[r]);
             for (size_t i = 0; i < N; i++)
                 before[r][i] = residual[i] + gradient[r][i];
-            assert_int_equal(post(&w, r, SPR_SUM), SPR_OK);
+            assert_int_equal(post(&w, r, SPR_SUM, NULL), SPR_OK);
         }
         run(&w);
         for (int r = 0; r < 3; r++) {
@@ -302,19 +211,10 @@ static void ranks_at_different_steps_are_told(void **state)
         free(saved);
         for (int k = 0; k < 3; k++) {
             draw(3);
-            step(&w, SPR_SUM);
+            step(&w, SPR_SUM, NULL);
         }
         unmake(&w);
     }
-}
-
-/* The next gradients, and what there is altogether. */
-static void draw_on(const struct world *w)
-{
-    draw(w->ranks);
-    for (int r = 0; r < w->ranks; r++)
-        for (size_t i = 0; spr_sim_runs(w->sim, r) && i < N; i++)
-            before[r][i] = spr_codec_residual(codec[r])[i] + gradient[r][i];
 }
 
 /* What went in was sent, or is there. */
@@ -354,12 +254,12 @@ static void after_a_death_all_are_at_the_same_step(void **state)
         make(&w, ranks, specs[trial % SPR_ARRAY_LEN(specs)]);
         for (int k = 0; k < 2; k++) {
             draw(ranks);
-            step(&w, SPR_SUM);
+            step(&w, SPR_SUM, NULL);
         }
         draw_on(&w);
         for (int r = 0; r < ranks; r++)
             if (r != late)
-                assert_int_equal(post(&w, r, SPR_SUM), SPR_OK);
+                assert_int_equal(post(&w, r, SPR_SUM, NULL), SPR_OK);
         spr_sim_kill(w.sim, victim, now(&w) + spr_rng_below(&rng, MS));
         run(&w);
         world_settle(&w, 3); /* it may die later */
@@ -380,7 +280,7 @@ static void after_a_death_all_are_at_the_same_step(void **state)
         for (int k = 0; k < 3; k++) {
             if (!redo || drop || k > 0)
                 draw_on(&w);
-            expect_conserved(&w, step(&w, SPR_SUM), trial);
+            expect_conserved(&w, step(&w, SPR_SUM, NULL), trial);
         }
         unmake(&w);
     }
@@ -388,17 +288,7 @@ static void after_a_death_all_are_at_the_same_step(void **state)
     assert_true(redone > 10 && dropped > 10 && kept > 10);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_are_those_of_lists),
-        cmocka_unit_test(bytes_are_the_ratio_of_those_of_a_dense_sum),
-        cmocka_unit_test(ranks_at_different_steps_are_told),
-        cmocka_unit_test(after_a_death_all_are_at_the_same_step),
-    };
-
-    seed = spr_rng_test_seed();
-    rng.seed = seed;
-    printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CODEC_WORLD_MAIN(cmocka_unit_test(sums_are_those_of_lists),
+                 cmocka_unit_test(bytes_are_the_ratio_of_those_of_a_dense_sum),
+                 cmocka_unit_test(ranks_at_different_steps_are_told),
+                 cmocka_unit_test(after_a_death_all_are_at_the_same_step))

@@ -3,98 +3,7 @@
  * PowerSGD over simulated links: two rounds in one operation, where the second one's messages may
  * arrive during the first, and what a failure in either of them leaves behind.
  */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "base/util.h"
-#include "collectives/collective.h"
-#include "compress/codec_internal.h"
-#include "tests/sim/world.h"
-#include "tools/codec/data.h"
-
-#define MS 1000000ull
-#define SECOND (1000 * MS)
-#define RANKS_MAX 6
-
-/* Matrices, vectors, and some of a shape that is not worth it: up to 24 kB of P in the first round;
- * the second fits a message. */
-enum { N = 700 * 40 + 100 + 6 * 5 + 16 * 90 };
-static const spr_layout layout[] = {
-    {4, "tall", 0, 700, 40},
-    {2, "bias", 28000, 100, 1},
-    {3, "small", 28100, 6, 5},
-    {1, "wide", 28130, 16, 90},
-};
-
-static uint64_t seed;
-static struct spr_rng rng;
-static float gradient[RANKS_MAX][N], buffer[RANKS_MAX][N], before[RANKS_MAX][N];
-static spr_codec *codec[RANKS_MAX];
-
-static void make(struct world *w, int ranks, const char *spec)
-{
-    static const double jitters[] = {0, 50e-6, 500e-6};
-    struct spr_sim_options options = {.ranks = ranks,
-                                      .seed = spr_rng_below(&rng, UINT32_MAX),
-                                      .latency_s = 10e-6,
-                                      .jitter_s = jitters[spr_rng_below(&rng, 3)],
-                                      .bandwidth = 1e9};
-
-    world_create(w, &options);
-    for (int r = 0; r < ranks; r++) {
-        w->comms[r]->options.timeout_s = 20;
-        /* All of it eager, or nothing; both rounds, or one of them. */
-        w->comms[r]->options.eager_bytes = options.seed % 3 == 0 ? 0 : 8192;
-        assert_int_equal(spr_codec_create(spec, layout, SPR_ARRAY_LEN(layout), &codec[r]), SPR_OK);
-    }
-}
-
-static void unmake(struct world *w)
-{
-    for (int r = 0; r < w->ranks; r++)
-        spr_codec_destroy(codec[r]);
-    world_destroy(w);
-}
-
-static void draw(int ranks)
-{
-    for (int r = 0; r < ranks; r++)
-        for (size_t i = 0; i < N; i++)
-            buffer[r][i] = gradient[r][i] = (float)data_normal(&rng);
-}
-
-static spr_status post(struct world *w, int r, const spr_call_options *options)
-{
-    w->requests[r] = NULL;
-    return spr_icompressed_allreduce(w->comms[r], codec[r], buffer[r], SPR_SUM, options,
-                                     &w->requests[r]);
-}
-
-static uint64_t now(const struct world *w) { return spr_now_ns(spr_sim_clock(w->sim)); }
-
-/* All of them succeed, with the same bits. */
-static void step(struct world *w, const spr_call_options *options)
-{
-    int first = -1;
-
-    for (int r = 0; r < w->ranks; r++)
-        if (spr_sim_runs(w->sim, r))
-            assert_int_equal(post(w, r, options), SPR_OK);
-    assert_true(world_run(w, now(w) + 100 * SECOND));
-    for (int r = 0; r < w->ranks; r++) {
-        if (!spr_sim_runs(w->sim, r))
-            continue;
-        first = first < 0 ? r : first;
-        assert_int_equal(w->results[r], SPR_OK);
-        assert_memory_equal(buffer[r], buffer[first], sizeof(buffer[r]));
-    }
-}
+#include "tests/sim/codec_world.h"
 
 /* The same in one process, with plain sums in rank order. */
 static void step_alone(spr_codec *const *alone, int ranks, float *out)
@@ -136,7 +45,7 @@ static void both_rounds_are_sums_over_all_ranks(void **state)
             for (int k = 0; k < 4; k++) {
                 draw(ranks);
                 step_alone(alone, ranks, out);
-                step(&w, NULL);
+                step(&w, SPR_SUM, NULL);
                 assert_memory_equal(buffer[0], out, sizeof(out));
             }
             for (int r = 0; r < ranks; r++) {
@@ -164,7 +73,7 @@ static void any_algorithm_that_is_asked_for_takes_both_rounds(void **state)
         for (int r = 0; r < 3; r++)
             for (size_t i = 0; i < N; i++)
                 buffer[r][i] = gradient[0][i] * (float)(r + 1);
-        step(&w, &options);
+        step(&w, SPR_SUM, &options);
         for (size_t i = 0; a > 0 && i < N; i++)
             most = fmax(most, fabs((double)buffer[0][i] - (double)first[i]));
         assert_true(most < 1e-3);
@@ -208,14 +117,14 @@ static void rounds_of_several_operations_do_not_get_mixed_up(void **state)
                 if (!together || d == DEPTH - 1)
                     w.requests[r] = requests[d][r];
                 if (r == RANKS - 1 && (!together || d == DEPTH - 1))
-                    assert_true(world_run(&w, now(&w) + 100 * SECOND));
+                    run(&w);
             }
         for (int d = 0; d < DEPTH; d++)
             for (int r = 0; r < RANKS; r++) {
                 if (together && d < DEPTH - 1) {
                     w.requests[0] = w.requests[1] = w.requests[2] = NULL;
                     w.requests[r] = requests[d][r];
-                    assert_true(world_run(&w, now(&w) + 100 * SECOND));
+                    run(&w);
                     assert_int_equal(w.results[r], SPR_OK);
                 }
                 if (!together)
@@ -225,7 +134,7 @@ static void rounds_of_several_operations_do_not_get_mixed_up(void **state)
         for (int r = 0; r < RANKS; r++) {
             w.requests[0] = w.requests[1] = w.requests[2] = NULL;
             w.requests[r] = sums[r];
-            assert_true(world_run(&w, now(&w) + 100 * SECOND));
+            run(&w);
             assert_true(w.results[r] == SPR_OK && plain[r][0] == 3 && plain[r][N - 1] == 3);
             for (int d = 0; d < DEPTH; d++)
                 spr_codec_destroy(many[d][r]);
@@ -241,21 +150,20 @@ static void ranks_that_differ_are_told_and_lose_nothing(void **state)
 
     (void)state;
     make(&w, 3, "powersgd:rank=4");
-    assert_int_equal(spr_codec_create("powersgd:rank=3", layout, SPR_ARRAY_LEN(layout), &other),
-                     SPR_OK);
+    other = make_codec("powersgd:rank=3");
     draw(3);
     for (int r = 0; r < 2; r++)
-        assert_int_equal(post(&w, r, NULL), SPR_OK);
+        assert_int_equal(post(&w, r, SPR_SUM, NULL), SPR_OK);
     assert_int_equal(
         spr_icompressed_allreduce(w.comms[2], other, buffer[2], SPR_SUM, NULL, &w.requests[2]),
         SPR_OK);
-    assert_true(world_run(&w, now(&w) + 100 * SECOND));
+    run(&w);
     for (int r = 0; r < 3; r++)
         assert_int_equal(w.results[r], SPR_ERR_MISMATCH);
     for (int r = 0; r < 2; r++)
         assert_memory_equal(spr_codec_residual(codec[r]), gradient[r], sizeof(gradient[r]));
     memcpy(buffer[2], gradient[2], sizeof(buffer[2]));
-    step(&w, NULL);
+    step(&w, SPR_SUM, NULL);
     spr_codec_destroy(other);
     unmake(&w);
 }
@@ -281,17 +189,6 @@ static void expect_conserved(const struct world *w, uint64_t trial)
                  (unsigned long long)seed, most, size);
 }
 
-/* The next gradients of those that are left, and what they have altogether. */
-static void draw_on(const struct world *w)
-{
-    draw(w->ranks);
-    for (int r = 0; r < w->ranks; r++) {
-        const float *residual = spr_sim_runs(w->sim, r) ? spr_codec_residual(codec[r]) : NULL;
-        for (size_t i = 0; residual && i < N; i++)
-            before[r][i] = residual[i] + gradient[r][i];
-    }
-}
-
 /* A rank dies at any moment of a step. The others have all done it, or all have all of their
  * gradient, and do it again. */
 static void a_death_in_any_round_loses_nothing_of_the_others(void **state)
@@ -310,15 +207,15 @@ static void a_death_in_any_round_loses_nothing_of_the_others(void **state)
         make(&w, ranks, "powersgd:rank=2");
         for (int k = 0; k < 2; k++) {
             draw(ranks);
-            step(&w, NULL);
+            step(&w, SPR_SUM, NULL);
         }
         draw_on(&w);
         for (int r = 0; r < ranks; r++) {
-            assert_int_equal(post(&w, r, NULL), SPR_OK);
+            assert_int_equal(post(&w, r, SPR_SUM, NULL), SPR_OK);
             delays[r] = spr_rng_below(&rng, 2) * spr_rng_below(&rng, 5 * MS);
         }
         spr_sim_kill(w.sim, victim, now(&w) + spr_rng_below(&rng, 2 * MS));
-        assert_true(world_run(&w, now(&w) + 100 * SECOND));
+        run(&w);
         world_settle(&w, 3); /* it may die later */
         in_second += codec[victim]->factors && codec[victim]->phase == SPR_CODEC_RUNNING;
         assert_true(world_shrink(&w, delays, 2 * SECOND, now(&w) + 100 * SECOND, statuses));
@@ -339,7 +236,7 @@ static void a_death_in_any_round_loses_nothing_of_the_others(void **state)
         for (int k = 0; k < 2; k++) {
             if (!redo || k == 1)
                 draw_on(&w);
-            step(&w, NULL);
+            step(&w, SPR_SUM, NULL);
             expect_conserved(&w, trial);
         }
         unmake(&w);
@@ -349,18 +246,8 @@ static void a_death_in_any_round_loses_nothing_of_the_others(void **state)
     assert_true(redone > 10 && kept > 10 && in_second > 5);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_rounds_are_sums_over_all_ranks),
-        cmocka_unit_test(any_algorithm_that_is_asked_for_takes_both_rounds),
-        cmocka_unit_test(rounds_of_several_operations_do_not_get_mixed_up),
-        cmocka_unit_test(ranks_that_differ_are_told_and_lose_nothing),
-        cmocka_unit_test(a_death_in_any_round_loses_nothing_of_the_others),
-    };
-
-    seed = spr_rng_test_seed();
-    rng.seed = seed;
-    printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CODEC_WORLD_MAIN(cmocka_unit_test(both_rounds_are_sums_over_all_ranks),
+                 cmocka_unit_test(any_algorithm_that_is_asked_for_takes_both_rounds),
+                 cmocka_unit_test(rounds_of_several_operations_do_not_get_mixed_up),
+                 cmocka_unit_test(ranks_that_differ_are_told_and_lose_nothing),
+                 cmocka_unit_test(a_death_in_any_round_loses_nothing_of_the_others))

@@ -2,6 +2,8 @@
  *
  * What a codec says of its quality, against sums in double over plain vectors.
  */
+#include <stdlib.h>
+
 #include "base/log.h"
 #include "tests/unit/codec_steps.h"
 
@@ -248,6 +250,36 @@ static float the_same(int step)
     return 1;
 }
 
+static float only_at_first(int step) { return step == 0 ? 1 : 0; }
+
+/* What a checkpoint holds is not compared with a gradient that is not there yet. */
+static void a_residual_before_the_first_gradient_is_no_alarm(void **state)
+{
+    static float gradient[CODEC_N], sent[CODEC_N];
+    spr_codec *a = codec_make("topk:ratio=1%"), *b = codec_make("topk:ratio=1%");
+    size_t bytes = 0;
+
+    (void)state;
+    spr_log_set_sink(take_line, NULL);
+    data_fill(DATA_NORMAL, gradient, CODEC_N, &rng);
+    codec_step_of(a, gradient, sent);
+    spr_codec_commit(a);
+    assert_int_equal(spr_codec_save(a, NULL, &bytes), SPR_ERR_TOO_SMALL);
+    char *saved = malloc(bytes);
+    assert_int_equal(spr_codec_save(a, saved, &bytes), SPR_OK);
+    assert_int_equal(spr_codec_load(b, saved, bytes), SPR_OK);
+    free(saved);
+    warnings = 0;
+    memset(gradient, 0, sizeof(gradient));
+    codec_step_of(b, gradient, sent);
+    assert_int_equal(warnings, 0);
+    spr_codec_commit(b);
+    spr_codec_destroy(a);
+    spr_codec_destroy(b);
+    assert_int_equal(warnings_of("topk:ratio=1%", 30, only_at_first), 0);
+    spr_log_set_sink(NULL, NULL);
+}
+
 static float turns_back(int step) { return step < 60 ? 1 : -0.1f; }
 
 static void a_residual_without_bound_is_told_once(void **state)
@@ -301,6 +333,7 @@ int main(void)
         cmocka_unit_test(bits_are_those_of_the_formats),
         cmocka_unit_test(what_is_not_finite_is_counted_and_left_out),
         cmocka_unit_test(a_residual_without_bound_is_told_once),
+        cmocka_unit_test(a_residual_before_the_first_gradient_is_no_alarm),
         cmocka_unit_test(a_cosine_that_falls_is_told),
         cmocka_unit_test(bad_arguments_are_refused),
     };

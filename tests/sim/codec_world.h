@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Ranks of a simulated world, each with a codec and a gradient: for tests of codecs whose results
+ * are made of sums.
+ */
+#ifndef TESTS_SIM_CODEC_WORLD_H
+#define TESTS_SIM_CODEC_WORLD_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/util.h"
+#include "collectives/collective.h"
+#include "compress/codec_internal.h"
+#include "tests/sim/world.h"
+#include "tools/codec/data.h"
+
+#define MS 1000000ull
+#define SECOND (1000 * MS)
+#define RANKS_MAX 6
+
+/* Matrices, vectors, and some of a shape that is not worth a low rank: up to 24 kB of P in a first
+ * round; the second fits a message. */
+enum { N = 700 * 40 + 100 + 6 * 5 + 16 * 90 };
+static const spr_layout layout[] = {
+    {4, "tall", 0, 700, 40},
+    {2, "bias", 28000, 100, 1},
+    {3, "small", 28100, 6, 5},
+    {1, "wide", 28130, 16, 90},
+};
+
+static uint64_t seed;
+static struct spr_rng rng;
+/* before: of each rank, what there is altogether before a step. */
+static float gradient[RANKS_MAX][N], buffer[RANKS_MAX][N], before[RANKS_MAX][N];
+static spr_codec *codec[RANKS_MAX];
+
+static spr_codec *make_codec(const char *spec)
+{
+    spr_codec *c = NULL;
+
+    assert_int_equal(spr_codec_create(spec, layout, SPR_ARRAY_LEN(layout), &c), SPR_OK);
+    return c;
+}
+
+static void make(struct world *w, int ranks, const char *spec)
+{
+    static const double jitters[] = {0, 50e-6, 500e-6};
+    struct spr_sim_options options = {.ranks = ranks,
+                                      .seed = spr_rng_below(&rng, UINT32_MAX),
+                                      .latency_s = 10e-6,
+                                      .jitter_s = jitters[spr_rng_below(&rng, 3)],
+                                      .bandwidth = 1e9};
+
+    world_create(w, &options);
+    for (int r = 0; r < ranks; r++) {
+        w->comms[r]->options.timeout_s = 20;
+        /* All of it eager, or nothing; both rounds, or one of them. */
+        w->comms[r]->options.eager_bytes = options.seed % 3 == 0 ? 0 : 8192;
+        codec[r] = make_codec(spec);
+    }
+}
+
+static void unmake(struct world *w)
+{
+    for (int r = 0; r < w->ranks; r++)
+        spr_codec_destroy(codec[r]);
+    world_destroy(w);
+}
+
+static void draw(int ranks)
+{
+    for (int r = 0; r < ranks; r++)
+        for (size_t i = 0; i < N; i++)
+            buffer[r][i] = gradient[r][i] = (float)data_normal(&rng);
+}
+
+static spr_status post(struct world *w, int r, spr_op op, const spr_call_options *options)
+{
+    w->requests[r] = NULL;
+    return spr_icompressed_allreduce(w->comms[r], codec[r], buffer[r], op, options,
+                                     &w->requests[r]);
+}
+
+static uint64_t now(const struct world *w) { return spr_now_ns(spr_sim_clock(w->sim)); }
+
+static void run(struct world *w) { assert_true(world_run(w, now(w) + 100 * SECOND)); }
+
+/* All that live succeed, with the same bits; returns one of them. */
+static int step(struct world *w, spr_op op, const spr_call_options *options)
+{
+    int first = -1;
+
+    for (int r = 0; r < w->ranks; r++)
+        if (spr_sim_runs(w->sim, r))
+            assert_int_equal(post(w, r, op, options), SPR_OK);
+    run(w);
+    for (int r = 0; r < w->ranks; r++) {
+        if (!spr_sim_runs(w->sim, r))
+            continue;
+        first = first < 0 ? r : first;
+        assert_int_equal(w->results[r], SPR_OK);
+        assert_memory_equal(buffer[r], buffer[first], sizeof(buffer[r]));
+    }
+    return first;
+}
+
+/* The next gradients, and what there is altogether. */
+static void draw_on(const struct world *w)
+{
+    draw(w->ranks);
+    for (int r = 0; r < w->ranks; r++)
+        for (size_t i = 0; spr_sim_runs(w->sim, r) && i < N; i++)
+            before[r][i] = spr_codec_residual(codec[r])[i] + gradient[r][i];
+}
+
+#define CODEC_WORLD_MAIN(...)                                                                      \
+    int main(void)                                                                                 \
+    {                                                                                              \
+        const struct CMUnitTest tests[] = {__VA_ARGS__};                                           \
+                                                                                                   \
+        rng.seed = seed = spr_rng_test_seed();                                                     \
+        printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);                                  \
+        return cmocka_run_group_tests(tests, NULL, NULL);                                          \
+    }
+
+#endif
