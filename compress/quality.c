@@ -252,9 +252,12 @@ static void watch_residual(const spr_codec *codec, struct spr_quality_parameter 
 
 static void watch_cosine(const spr_codec *codec, struct spr_quality_parameter *p)
 {
-    double floor = codec->quality.cosine_floor;
+    /* The cosine of vectors that have nothing to do with each other has a standard deviation of
+     * 1 / sqrt(elements); four times that of the mean is no chance. */
+    double chance = 4 / sqrt(SMOOTHED * (double)p->elements);
+    double floor = codec->quality.cosine_floor - chance;
 
-    if (p->sums.gg <= 0 || p->sums.ss <= 0)
+    if (codec->quality.cosine_floor <= -1 || p->sums.gg <= 0 || p->sums.ss <= 0)
         return;
     p->cosines += p->cosines < SMOOTHED;
     p->cosine += (p->sums.gs / sqrt(p->sums.gg * p->sums.ss) - p->cosine) / p->cosines;

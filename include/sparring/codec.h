@@ -132,7 +132,8 @@ spr_status spr_codec_measured(const spr_codec *codec, size_t parameter, spr_code
  * Measure every so many steps; 0: none. A measurement reads two vectors of the length of the
  * gradient. When it finds that of a parameter
  *   - the residual's norm exceeds residual_limit times the largest norm of its gradients so far, or
- *   - the mean cosine of about the last 16 samples is below cosine_floor,
+ *   - the mean cosine of about the last 16 samples is below cosine_floor, by more than chance (1 /
+ *     the root of the elements),
  * a warning names it, once until all is well again (below half the limit, above the floor). A limit
  * of 0 and a floor of -1: no warning. A new codec has (100, 1e4, -0.05). Errors: INVALID (a limit
  * that is negative, a floor outside of [-1, 1]).

@@ -306,6 +306,18 @@ static void a_cosine_that_falls_is_told(void **state)
     spr_log_set_sink(NULL, NULL);
 }
 
+/* What was not sent at once has the wrong sign. */
+static float there_and_back(int step) { return powf(-0.7f, (float)step); }
+
+static void a_cosine_of_few_elements_is_no_alarm(void **state)
+{
+    (void)state;
+    spr_log_set_sink(take_line, NULL);
+    for (int trial = 0; trial < 10; trial++) /* the cosine of one element is 1 or -1 */
+        assert_int_equal(warnings_of("random:ratio=33%", 200, there_and_back), 0);
+    spr_log_set_sink(NULL, NULL);
+}
+
 static void bad_arguments_are_refused(void **state)
 {
     spr_codec *codec = codec_make("none");
@@ -335,6 +347,7 @@ int main(void)
         cmocka_unit_test(a_residual_without_bound_is_told_once),
         cmocka_unit_test(a_residual_before_the_first_gradient_is_no_alarm),
         cmocka_unit_test(a_cosine_that_falls_is_told),
+        cmocka_unit_test(a_cosine_of_few_elements_is_no_alarm),
         cmocka_unit_test(bad_arguments_are_refused),
     };
 
