@@ -202,6 +202,38 @@ static void a_link_is_cut_with_frames_queued(void **state)
     close_nodes(n, 2);
 }
 
+/* Wherever it happens: when frames are unsent, the peer must not see an end of file between two
+ * others, and take this rank for dead. */
+static void a_cut_link_is_no_death(void **state)
+{
+    struct spr_rng rng = {test_seed(), 0};
+
+    for (int trial = 0; trial < 40; trial++) {
+        struct node *n = open_nodes(*state, 2, UINT32_MAX);
+        struct node_peer *p = &n[0].peers[1];
+
+        connect_nodes(n, 2);
+        run_nodes(n, 2, moving);
+        for (uint64_t steps = spr_rng_below(&rng, 40); steps > 0; steps--)
+            node_step(&n[spr_rng_below(&rng, 2)]);
+        node_feed(&n[0]);
+        n[0].t->ops->kill(p->link);
+        spr_free(p->into);
+        p->into = NULL;
+        p->up = false;
+        while (p->came_back < p->sent)
+            node_step(&n[0]);
+        while (!n[1].peers[0].down) {
+            node_step(&n[0]);
+            if (!node_step(&n[1]))
+                node_sleep(&n[1], 1000);
+        }
+        if (p->failed > 0 && n[1].peers[0].why != SPR_ERR_LINK)
+            fail_msg("trial %d: %s", trial, n[1].peers[0].text);
+        close_nodes(n, 2);
+    }
+}
+
 static void kill_from_upcall(struct node_peer *p)
 {
     if (p->received == 10) {
@@ -290,6 +322,7 @@ int main(void)
         ON(four_processes_exchange_frames, epoll6),
         ON_ALL(a_killed_peer_is_noticed_at_once),
         ON_ALL(a_link_is_cut_with_frames_queued),
+        ON_ALL(a_cut_link_is_no_death),
         ON_ALL(a_link_is_cut_inside_an_upcall),
         ON_ALL(a_transport_is_closed_while_frames_fly),
         ON_ALL(another_thread_closes),
@@ -302,6 +335,7 @@ int main(void)
         ON(four_processes_exchange_frames, threads),
         ON(four_processes_exchange_frames, mixed),
         ON(a_link_is_cut_with_frames_queued, threads),
+        ON(a_cut_link_is_no_death, threads),
         ON(a_killed_peer_is_noticed_at_once, threads),
         ON(another_thread_carries_on, threads),
         ON(another_thread_closes, threads),

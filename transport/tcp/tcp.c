@@ -248,6 +248,14 @@ int spr_tcp_return_queue(struct spr_tcp_link *l)
     return spr_tcp_tell_sent(l, spr_tcp_conn_fail_queue(&l->conn));
 }
 
+void spr_tcp_end(const struct spr_tcp_link *l)
+{
+    if (l->conn.tx_first) /* perhaps the word that this rank goes on without it */
+        spr_tcp_reset(l->fd);
+    else
+        (void)shutdown(l->fd, SHUT_RDWR);
+}
+
 bool spr_tcp_cut(struct spr_tcp_link *l)
 {
     if (l->link.state == SPR_LINK_DOWN)
@@ -256,10 +264,8 @@ bool spr_tcp_cut(struct spr_tcp_link *l)
     l->over = true;
     spr_tcp_dial_stop(l);
     spr_tcp_conn_stop(&l->conn);
-    if (l->fd >= 0 && l->conn.tx_first) /* perhaps the word that this rank goes on without it */
-        spr_tcp_reset(l->fd);
-    else if (l->fd >= 0)
-        (void)shutdown(l->fd, SHUT_RDWR);
+    if (l->fd >= 0)
+        spr_tcp_end(l);
     spr_tcp_wake(spr_tcp_of(l->link.transport), l);
     return true;
 }

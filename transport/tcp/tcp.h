@@ -139,8 +139,10 @@ int spr_tcp_return_queue(struct spr_tcp_link *l);
 /* The link is over, for the reason given, unless it was before: close the socket, return the queue,
  * tell. */
 void spr_tcp_lose(struct spr_tcp_link *l, spr_status why, const char *text);
-/* The common part of kill(): no upcalls; the socket is shut down, or reset when that leaves frames
- * unsent, and left open in l->fd. False: it was down before. */
+/* End the connection for good: an end of file, or a reset when frames are unsent, after which the
+ * peer must not take this process for dead. fd stays open. */
+void spr_tcp_end(const struct spr_tcp_link *l);
+/* The common part of kill(): no upcalls; spr_tcp_end(). False: it was down before. */
 bool spr_tcp_cut(struct spr_tcp_link *l);
 /* End the connection at once, with a reset: an end of file between two frames would be taken for
  * the end of this process. What is still in the kernel's buffers is dropped. fd stays open. */

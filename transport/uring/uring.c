@@ -102,7 +102,7 @@ static void end_operations(struct uring_transport *t, struct uring_link *l)
 {
     if (l->tcp.fd < 0)
         return;
-    (void)shutdown(l->tcp.fd, SHUT_RDWR);
+    spr_tcp_end(&l->tcp);
     if (uring_settle(t, l))
         return;
     /* Better lost than written to by a stranger. */
