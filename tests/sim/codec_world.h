@@ -120,6 +120,24 @@ static void draw_on(const struct world *w)
             before[r][i] = spr_codec_residual(codec[r])[i] + gradient[r][i];
 }
 
+/* What went in, of those that live, was sent, or is there; but for the rounding of floats, which in
+ * a product of factors is that of its larger entries. */
+static void expect_conserved(const struct world *w, int first, uint64_t trial)
+{
+    for (size_t i = 0; i < N; i++) {
+        double sent = 0, size = 1, out = (double)buffer[first][i];
+        for (int r = 0; r < w->ranks; r++) {
+            if (!spr_sim_runs(w->sim, r))
+                continue;
+            sent += (double)before[r][i] - (double)spr_codec_residual(codec[r])[i];
+            size += fabs((double)before[r][i]);
+        }
+        if (!(fabs(out - sent) <= 1e-5 * size))
+            fail_msg("trial %llu of seed %llu, element %zu: %g, and %g was sent",
+                     (unsigned long long)trial, (unsigned long long)seed, i, out, sent);
+    }
+}
+
 #define CODEC_WORLD_MAIN(...)                                                                      \
     int main(void)                                                                                 \
     {                                                                                              \

@@ -217,23 +217,6 @@ static void ranks_at_different_steps_are_told(void **state)
     }
 }
 
-/* What went in was sent, or is there. */
-static void expect_conserved(const struct world *w, int first, uint64_t trial)
-{
-    for (size_t i = 0; i < N; i++) {
-        double sent = 0, size = 0, out = (double)buffer[first][i];
-        for (int r = 0; r < w->ranks; r++) {
-            if (!spr_sim_runs(w->sim, r))
-                continue;
-            sent += (double)before[r][i] - (double)spr_codec_residual(codec[r])[i];
-            size += fabs((double)before[r][i]);
-        }
-        if (!(fabs(out - sent) <= 1e-5 * size))
-            fail_msg("trial %llu of seed %llu, element %zu: %g, and %g was sent",
-                     (unsigned long long)trial, (unsigned long long)seed, i, out, sent);
-    }
-}
-
 /* A rank dies at any moment of a step, which some of the others may not have begun yet. These are
  * at the same step afterwards, whether they do it again or drop it. */
 static void after_a_death_all_are_at_the_same_step(void **state)
