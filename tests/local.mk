@@ -22,6 +22,7 @@ test_programs = \
 	tests/unit/test_compress_codec \
 	tests/unit/test_compress_kernels \
 	tests/unit/test_compress_coded \
+	tests/unit/test_compress_momentum \
 	tests/unit/test_compress_quality \
 	tests/unit/test_compress_revoke \
 	tests/unit/test_compress_selections \
