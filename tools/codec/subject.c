@@ -35,17 +35,19 @@ void subject_close(struct subject *subject)
 /* What one rank alone sends, and gets back at once. */
 static size_t encode_rounds(struct subject *subject, struct spr_codec_step *step)
 {
-    struct spr_error ignored = {0};
     size_t bytes = 0;
 
+    spr_error_clear(&subject->error);
     if (!subject->product)
         subject->product = spr_pages_alloc(subject->n * sizeof(float));
-    if (!subject->product)
+    if (!subject->product) {
+        spr_error_set(&subject->error, SPR_ERR_NOMEM, -1, "no memory for %zu sums", subject->n);
         return 0;
+    }
     do {
         (void)wire_place(&subject->wire, step->count);
         bytes += wire_encode(&subject->wire, step);
-        (void)wire_decode(&subject->wire, step->sum, &ignored); /* its own bytes */
+        (void)wire_decode(&subject->wire, step->sum, &subject->error); /* for subject_decode() */
     } while (spr_codec_next(subject->codec, subject->product, step));
     return bytes;
 }
@@ -65,6 +67,8 @@ size_t subject_encode(struct subject *subject, const float *x)
 
 spr_status subject_decode(struct subject *subject, float *out, struct spr_error *error)
 {
+    if (subject->error.status != SPR_OK)
+        return spr_error_set(error, subject->error.status, -1, "%s", subject->error.text);
     if (subject->product) {
         memcpy(out, subject->product, subject->n * sizeof(float));
         return SPR_OK;

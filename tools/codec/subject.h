@@ -12,7 +12,8 @@ struct subject {
     size_t n;
     spr_codec *codec;
     struct wire wire;
-    float *product; /* n: what a codec has made of sums; NULL: nothing so far */
+    float *product;         /* n: what a codec has made of sums; NULL: nothing so far */
+    struct spr_error error; /* why it has made nothing of the last step */
 };
 
 /* rows: of the matrix that the vector is, 0: none (tools/matrix_layout.h). INVALID: `spec` is no
@@ -23,7 +24,7 @@ void subject_close(struct subject *subject);
 /* One step, up to the bytes on the wire; returns how many. What a codec leaves out goes into the
  * next step, as in training. */
 size_t subject_encode(struct subject *subject, const float *x);
-/* What the others get of the last step. */
+/* What the others get of the last step. PROTO: its bytes cannot be read. NOMEM: for sums. */
 spr_status subject_decode(struct subject *subject, float *out, struct spr_error *error);
 /* What is kept of it for later steps; NULL: nothing. */
 const float *subject_residual(const struct subject *subject);
