@@ -18,15 +18,6 @@ enum {
 
 /* ---- Sums ---- */
 
-static bool all_finite(const float *x, size_t n)
-{
-    uint32_t most = 0;
-
-    for (size_t i = 0; i < n; i++)
-        most = spr_magnitude(x[i]) > most ? spr_magnitude(x[i]) : most;
-    return most < 0x7f800000u;
-}
-
 /* g, a, s: gradient, accumulated, sent. In lanes, so that compilers make vectors of it. */
 static void add_finite(struct spr_quality_sums *sums, const float *g, const float *a,
                        const float *s, size_t n)
@@ -62,7 +53,7 @@ static void add(struct spr_quality_sums *sums, const float *g, const float *a, c
         const float *z = s ? s + at : zeros;
 
         m = spr_min_size(BATCH, n - at);
-        if (m == BATCH && all_finite(g + at, m) && all_finite(a + at, m) && all_finite(z, m)) {
+        if (m == BATCH && spr_all_finite(g + at, m) && spr_all_finite(a + at, m) && spr_all_finite(z, m)) {
             add_finite(sums, g + at, a + at, z, m);
             continue;
         }
@@ -360,10 +351,21 @@ void spr_quality_factors(spr_codec *codec, const float *gradient)
 
 /* ---- Begin and end ---- */
 
+/* The largest group of rows of a matrix that is sent as factors; at least 1. */
+static size_t row_group_floats(const struct spr_lowrank *l)
+{
+    size_t floats = 1;
+
+    for (size_t t = 0; t < l->count; t++)
+        if (!spr_lowrank_is_dense(&l->tensors[t], l->rank))
+            floats = spr_max_size(floats, spr_min_size(SPR_LOWRANK_LANES, l->tensors[t].rows) *
+                                              l->tensors[t].columns);
+    return floats;
+}
+
 spr_status spr_quality_open(spr_codec *codec, const spr_layout *layout, size_t parameters)
 {
     struct spr_quality *q = &codec->quality;
-    size_t columns = 0;
 
     *q = (struct spr_quality){.every = 100, .residual_limit = 1e4, .cosine_floor = -0.05};
     q->parameters = spr_calloc(parameters + 1, sizeof(*q->parameters));
@@ -380,18 +382,16 @@ spr_status spr_quality_open(spr_codec *codec, const spr_layout *layout, size_t p
         };
         if (layout[i].name && !(q->parameters[i].name = spr_strdup(layout[i].name)))
             return SPR_ERR_NOMEM;
-        columns = spr_max_size(columns, layout[i].columns);
     }
     q->parameters[parameters] = (struct spr_quality_parameter){
         .elements = codec->elements,
         .rows = codec->elements,
         .columns = 1,
     };
-    if (codec->selection->steps == &spr_codec_low_rank) {
-        q->rows = spr_malloc(SPR_LOWRANK_LANES * columns * sizeof(float));
-        return q->rows ? SPR_OK : SPR_ERR_NOMEM;
-    }
-    return SPR_OK;
+    if (codec->selection->steps != &spr_codec_low_rank)
+        return SPR_OK;
+    q->rows = spr_malloc(row_group_floats(&codec->lowrank) * sizeof(float));
+    return q->rows ? SPR_OK : SPR_ERR_NOMEM;
 }
 
 void spr_quality_close(spr_codec *codec)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * Quality of compression: what a step sends of each parameter, against this rank's gradient and
- * what it had accumulated, and warnings when that goes wrong (spr_codec_record() in
+ * what it had accumulated, and warnings when that goes wrong (spr_codec_measured() in
  * include/sparring/codec.h). Every so many steps, when the step has begun: the gradient is still
  * the caller's, the accumulated vector and what is sent are known. A sample reads both vectors
  * once; other steps cost two readings of the clock. Nothing is allocated after the opening.

@@ -11,6 +11,7 @@
 #ifndef SPR_COMPRESS_KERNELS_KERNELS_H
 #define SPR_COMPRESS_KERNELS_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -25,6 +26,15 @@ static inline uint32_t spr_magnitude(float x)
     uint32_t bits;
     memcpy(&bits, &x, sizeof(bits));
     return bits & 0x7fffffffu;
+}
+
+static inline bool spr_all_finite(const float *x, size_t n)
+{
+    uint32_t most = 0;
+
+    for (size_t i = 0; i < n; i++)
+        most = spr_magnitude(x[i]) > most ? spr_magnitude(x[i]) : most;
+    return most < 0x7f800000u;
 }
 
 struct spr_kernels {

@@ -144,20 +144,11 @@ static void start_from(const struct spr_lowrank *l, const struct part *part, con
     }
 }
 
-static bool all_finite(const float *x, size_t n)
-{
-    uint32_t most = 0;
-
-    for (size_t i = 0; i < n; i++)
-        most = spr_magnitude(x[i]) > most ? spr_magnitude(x[i]) : most;
-    return most < 0x7f800000u;
-}
-
 /* What was sent leaves M, which takes in the gradient, or NULL; P = M Q, unless p is NULL. */
 static void update_matrix(const struct spr_lowrank *l, const struct part *part,
                           const float *gradient, float *p)
 {
-    bool sent = l->pending && all_finite(part->found, part->q_floats);
+    bool sent = l->pending && spr_all_finite(part->found, part->q_floats);
 
     if (l->pending)
         memcpy(part->before, part->q, part->q_floats * sizeof(float));
@@ -254,7 +245,7 @@ void spr_lowrank_commit(struct spr_lowrank *l, const float *p, const float *q, f
                 to[i] = scale * p[i];
         } else {
             memcpy(part.found, q, part.q_floats * sizeof(float));
-            if (all_finite(q, part.q_floats))
+            if (spr_all_finite(q, part.q_floats))
                 spr_lowrank_kernels()->expand(to, part.shape.rows, part.shape.columns, l->rank, p,
                                               q, scale);
             else
@@ -291,7 +282,7 @@ void spr_lowrank_revoke(struct spr_lowrank *l)
             spr_kernels()->accumulate(part.m, part.own, part.elements);
             continue;
         }
-        if (all_finite(part.found, part.q_floats))
+        if (spr_all_finite(part.found, part.q_floats))
             put_back(l, &part);
         memcpy(part.q, part.before, part.q_floats * sizeof(float));
     }

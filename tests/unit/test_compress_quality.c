@@ -3,6 +3,7 @@
  * What a codec says of its quality, against sums in double over plain vectors.
  */
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/log.h"
 #include "tests/unit/codec_steps.h"
@@ -136,6 +137,40 @@ static void a_low_rank_is_measured_before_the_gradient_is_overwritten(void **sta
         assert_near(matrix.bits, 32.0 * 3 * (104 + 152) / 15000); /* whole groups of eight */
         assert_true(vector.relative_error == 0 && vector.bits == 32);
     }
+    spr_codec_destroy(codec);
+}
+
+/* A vector is sent as it is, however wide its row. */
+static void a_wide_vector_takes_no_memory_for_rows(void **state)
+{
+    const spr_layout layout[] = {
+        {.id = 1, .offset = 0, .rows = 1, .columns = 1 << 20},
+        {.id = 2, .offset = 1 << 20, .rows = 64, .columns = 32},
+    };
+    int64_t before = spr_mem_live_bytes();
+    spr_codec *codec = NULL;
+
+    (void)state;
+    assert_int_equal(spr_codec_create("powersgd:rank=2", layout, 2, &codec), SPR_OK);
+    /* Residual, what was sent last, both sums, and not eight rows. */
+    assert_true(spr_mem_live_bytes() - before < 5 * (4 << 20));
+    spr_codec_destroy(codec);
+}
+
+static void a_sample_has_a_time_and_a_cost(void **state)
+{
+    static float gradient[CODEC_N], sent[CODEC_N];
+    spr_codec *codec = codec_make("topk:ratio=1%");
+    time_t now = time(NULL);
+
+    (void)state;
+    data_fill(DATA_NORMAL, gradient, CODEC_N, &rng);
+    codec_step_of(codec, gradient, sent);
+    spr_codec_quality q = quality_of(codec, SPR_ALL_PARAMETERS);
+    assert_true(q.encode_ns > 0);
+    assert_true(difftime((time_t)(q.time_ns / 1000000000), now) >= 0);
+    assert_true(difftime(time(NULL), (time_t)(q.time_ns / 1000000000)) >= 0);
+    spr_codec_commit(codec);
     spr_codec_destroy(codec);
 }
 
@@ -341,6 +376,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_codec_is_measured_as_a_plain_sum_would),
         cmocka_unit_test(a_low_rank_is_measured_before_the_gradient_is_overwritten),
+        cmocka_unit_test(a_wide_vector_takes_no_memory_for_rows),
+        cmocka_unit_test(a_sample_has_a_time_and_a_cost),
         cmocka_unit_test(a_retry_is_no_step_of_its_own),
         cmocka_unit_test(bits_are_those_of_the_formats),
         cmocka_unit_test(what_is_not_finite_is_counted_and_left_out),
