@@ -70,6 +70,7 @@ static spr_status take_layout(spr_codec *codec, const spr_layout *layout, struct
             .offset = elements,
             .rows = l->rows,
             .columns = l->columns,
+            .place = i,
         };
         elements += (uint64_t)size;
     }
@@ -136,6 +137,10 @@ spr_status spr_codec_create(const char *spec, const spr_layout *layout, size_t p
     status = take_layout(c, layout, error);
     if (status != SPR_OK)
         goto undo;
+    if (spr_codec_adapt_open(c) != SPR_OK) {
+        status = spr_error_set(error, SPR_ERR_NOMEM, -1, "no memory for the layout of a codec");
+        goto undo;
+    }
     status = allocate(c, error);
     if (status != SPR_OK)
         goto undo;
@@ -159,6 +164,7 @@ void spr_codec_destroy(spr_codec *codec)
     if (codec->keeper.owner)
         codec->keeper.forget(codec);
     spr_quality_close(codec);
+    spr_codec_adapt_close(codec);
     spr_pages_free(codec->scratch, codec->scratch_bytes);
     spr_pages_free(codec->workspace, codec->workspace_bytes);
     spr_pages_free(codec->velocity, codec->elements * sizeof(float));
@@ -204,6 +210,7 @@ spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
         codec->sent_as[codec->slot].step = codec->steps;
         set_place(codec, place);
         uint64_t start = spr_monotonic_ns();
+        spr_codec_take_rate(codec);
         codec->selection->steps->begin(codec, gradient, step);
         spr_quality_begun(codec, gradient, step, spr_monotonic_ns() - start);
     }
@@ -270,7 +277,10 @@ void spr_codec_revoke(spr_codec *codec)
 {
     if (codec->committed < 0 || codec->phase == SPR_CODEC_RUNNING)
         return;
-    codec->beneath |= codec->slot != codec->committed;
+    if (codec->slot != codec->committed) {
+        spr_codec_return_rate(codec);
+        codec->beneath = true;
+    }
     codec->slot = codec->committed;
     codec->selection->steps->revoke(codec);
     codec->steps = codec->sent_as[codec->slot].step;

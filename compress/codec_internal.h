@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/opt.h"
+#include "compress/adapt.h"
 #include "compress/codec.h"
 #include "compress/lowrank/lowrank.h"
 #include "compress/quality.h"
@@ -22,6 +23,7 @@
 #define SPR_CODEC_OPTION_BYTES (2 * SPR_SELECT_OPTION_BYTES)
 #define SPR_CODEC_OPTIONS_MAX 16 /* rows */
 #define SPR_CODEC_SPEC_BYTES 512
+#define SPR_CODEC_RATE_MAX 1e15
 
 /* What the steps of a codec do. The slots up to `revoke` are filled. */
 struct spr_codec_steps {
@@ -43,6 +45,9 @@ struct spr_codec_steps {
     bool (*next)(spr_codec *codec, float *gradient, struct spr_codec_step *step);
     /* Bring the residual up to date, for whoever looks at it. */
     void (*settle)(spr_codec *codec);
+    /* The ratio of new steps: that of the string, the most there may be; 0: there is none. NULL: 0.
+     */
+    double (*ratio)(const spr_codec *codec);
 };
 
 /* Which elements a step sends. */
@@ -51,8 +56,9 @@ struct spr_codec_selection {
     const char *doc;                     /* one sentence, no trailing dot; NULL: the selector's */
     const char *paper;                   /* NULL: the selector's, if there is one */
     const struct spr_selector *selector; /* NULL: all of them */
-    const struct spr_opt *options;       /* ... and its own options, without a rule of feedback */
+    const struct spr_opt *options;       /* its own, if they are not those of the selector */
     size_t option_count;
+    size_t feedback_options;             /* so many rows of spr_feedback_table follow them */
     const struct spr_value_coder *coder; /* unless the string names one; NULL: none */
     const char *ratio, *feedback;        /* defaults of these options; NULL: as in their tables */
     const struct spr_codec_steps *steps;
@@ -78,6 +84,7 @@ struct spr_codec_parameter {
     uint64_t elements;
     uint64_t offset; /* of its residual, and in the vector */
     size_t rows, columns;
+    size_t place; /* in the layout */
 };
 
 struct spr_codec {
@@ -98,6 +105,7 @@ struct spr_codec {
     bool residual_zero; /* all of it is +0 */
     float *velocity;    /* pages; NULL: the codec has none */
     struct spr_select_state select;
+    struct spr_adapt adapt; /* no parts: each step has the ratio that it was asked for */
     struct spr_lowrank lowrank;
     bool factors;    /* ... the basis is known: the second round */
     void *workspace; /* pages; layout is the selection's own */
@@ -106,14 +114,19 @@ struct spr_codec {
     uint32_t *offsets;        /* ... first entry of each block of a list */
     void *scratch;            /* pages: all of that */
     size_t scratch_bytes;
-    uint64_t steps; /* committed and not revoked: the number of the next one */
+    uint64_t steps;       /* committed and not revoked: the number of the next one */
+    double ratio;         /* that was set for new steps; 0: as in the string */
+    double target;        /* density of the step that was begun last; 0: none is asked for */
+    double rate;          /* the learning rate that was set; 0: none */
+    double residual_rate; /* the one that the residual is for; 0: unknown */
     struct {
         struct spr_codec_place place;
         uint64_t step, seed;
-    } sent_as[2];  /* by slot */
-    int slot;      /* 0 or 1: of the step that was begun last, or is to be retried */
-    int committed; /* of the step that was committed last; -1: none that could be revoked */
-    bool beneath;  /* the step of `slot` was revoked when a later one was in the residual */
+        double rate; /* learning rate that it is for */
+    } sent_as[2];    /* by slot */
+    int slot;        /* 0 or 1: of the step that was begun last, or is to be retried */
+    int committed;   /* of the step that was committed last; -1: none that could be revoked */
+    bool beneath;    /* the step of `slot` was revoked when a later one was in the residual */
     struct spr_codec_keeper keeper;
     struct spr_quality quality;
 };
@@ -170,6 +183,25 @@ static inline bool spr_codec_sends_lists(const spr_codec *codec)
 struct spr_lowrank_options {
     int rank;
 };
+
+/* ---- codec_adapt.c ---- */
+
+#define SPR_CODEC_ADAPT_OPTIONS 4
+extern const struct spr_opt spr_codec_adapt_table[SPR_CODEC_ADAPT_OPTIONS];
+
+/* After the layout is known; lets it be where ratios do not adapt. NOMEM. */
+spr_status spr_codec_adapt_open(spr_codec *codec);
+void spr_codec_adapt_close(spr_codec *codec);
+/* As spr_select_workspace() and spr_select_run(), of all parts. */
+size_t spr_codec_adapt_workspace(const spr_codec *codec, double ratio);
+void spr_codec_adapt_run(spr_codec *codec, struct spr_select *all, double ratio);
+
+/* ---- codec_schedule.c ---- */
+
+/* Before a new step begins: the residual becomes one for the learning rate that was set. */
+void spr_codec_take_rate(spr_codec *codec);
+/* Before the step that was committed last is revoked, and a later one is dropped: for its rate. */
+void spr_codec_return_rate(spr_codec *codec);
 
 /* ---- codec_quantise.c ---- */
 

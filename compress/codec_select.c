@@ -46,47 +46,85 @@ static bool conserves(const spr_codec *codec)
            spr_codec_feedback(codec)->clip == 0;
 }
 
-/* Those of the selector for a step, which may have a ratio of its own: warm-up. */
-static void options_of(const spr_codec *codec, uint64_t step, unsigned char *options)
+/* Where among the options the ratio is. */
+static size_t ratio_at(const spr_codec *codec)
 {
-    const struct spr_selector *selector = codec->selection->selector;
-    const struct spr_feedback_options *f = spr_codec_feedback(codec);
-    const struct spr_opt *row = spr_opt_find(selector->options, selector->option_count, "ratio");
+    struct spr_opt rows[SPR_CODEC_OPTIONS_MAX];
+    size_t count = spr_codec_selection_options(codec->selection, rows);
 
-    memcpy(options, codec->options, SPR_SELECT_OPTION_BYTES);
-    if (f->warmup == 0 || !row)
-        return;
-    const double *last = (const void *)(codec->options + row->offset);
-    double ratio = spr_feedback_warmup(step / (uint64_t)f->warmup, *last);
-    memcpy(options + row->offset, &ratio, sizeof(ratio));
+    return spr_opt_find(rows, count, "ratio")->offset; /* every selection has one */
 }
 
-static size_t list_bytes(const spr_codec *codec, const void *options)
+static double select_ratio(const spr_codec *codec)
 {
-    size_t most = spr_select_most(codec->selection->selector, options, codec->elements);
+    double ratio;
 
-    return spr_align_up((most + SPR_SELECT_SLACK) * sizeof(float), 64);
+    memcpy(&ratio, codec->options + ratio_at(codec), sizeof(ratio));
+    return ratio;
+}
+
+/* Those of the selection with this ratio, or with that of the warm-up at a step. Returns it. */
+static double options_of(const spr_codec *codec, uint64_t step, double ratio,
+                         unsigned char *options)
+{
+    const struct spr_feedback_options *f = spr_codec_feedback(codec);
+
+    if (f->warmup > 0)
+        ratio = spr_feedback_warmup(step / (uint64_t)f->warmup, ratio);
+    memcpy(options, codec->options, SPR_SELECT_OPTION_BYTES);
+    memcpy(options + ratio_at(codec), &ratio, sizeof(ratio));
+    return ratio;
+}
+
+/* Of a new step, before its warm-up. */
+static double ratio_now(const spr_codec *codec)
+{
+    return codec->ratio > 0 ? codec->ratio : select_ratio(codec);
+}
+
+/* Entries of a step at most. */
+static size_t most_of(const spr_codec *codec, uint64_t step, double ratio)
+{
+    _Alignas(16) unsigned char options[SPR_SELECT_OPTION_BYTES];
+
+    ratio = options_of(codec, step, ratio, options);
+    return codec->adapt.count > 0
+               ? spr_adapt_most(&codec->adapt, ratio)
+               : spr_select_most(codec->selection->selector, options, codec->elements);
+}
+
+static size_t list_bytes(const spr_codec *codec)
+{
+    /* The first step has the largest ratio. */
+    return spr_align_up((most_of(codec, 0, select_ratio(codec)) + SPR_SELECT_SLACK) * sizeof(float),
+                        64);
+}
+
+static size_t scratch_bytes(const spr_codec *codec)
+{
+    _Alignas(16) unsigned char options[SPR_SELECT_OPTION_BYTES];
+    double ratio = options_of(codec, 0, select_ratio(codec), options);
+
+    return codec->adapt.count > 0
+               ? spr_codec_adapt_workspace(codec, ratio)
+               : spr_select_workspace(codec->selection->selector, options, codec->elements, 1);
 }
 
 static size_t select_workspace(const spr_codec *codec)
 {
     size_t arrays = 2 * (2u + !spr_codec_is_lossless(codec) + spr_codec_has_velocity(codec)) +
                     !spr_codec_sends_lists(codec);
-    _Alignas(16) unsigned char options[SPR_SELECT_OPTION_BYTES];
 
-    options_of(codec, 0, options); /* the largest ratio */
-    return spr_align_up(sizeof(struct select), 64) + arrays * list_bytes(codec, options) +
-           spr_select_workspace(codec->selection->selector, options, codec->elements, 1);
+    return spr_align_up(sizeof(struct select), 64) + arrays * list_bytes(codec) +
+           scratch_bytes(codec);
 }
 
 static void select_init(spr_codec *codec)
 {
     struct select *s = codec->workspace;
     char *at = (char *)codec->workspace + spr_align_up(sizeof(*s), 64);
-    _Alignas(16) unsigned char options[SPR_SELECT_OPTION_BYTES];
+    size_t bytes = list_bytes(codec);
 
-    options_of(codec, 0, options);
-    size_t bytes = list_bytes(codec, options);
     for (int slot = 0; slot < 2; slot++) {
         struct list *list = &s->list[slot];
 
@@ -176,8 +214,11 @@ static void select_begin(spr_codec *codec, const float *gradient, struct spr_cod
         .workspace = ((struct select *)codec->workspace)->scratch,
     };
 
-    options_of(codec, number, options);
-    spr_select_run(&s);
+    double ratio = codec->target = options_of(codec, number, ratio_now(codec), options);
+    if (codec->adapt.count > 0)
+        spr_codec_adapt_run(codec, &s, ratio);
+    else
+        spr_select_run(&s);
     list->count = s.count;
     if (!spr_codec_is_lossless(codec))
         quantise(codec);
@@ -228,12 +269,10 @@ static void put_back(spr_codec *codec)
 /* Where the positions are known, so is how many there are. */
 static size_t select_vector(const spr_codec *codec)
 {
-    _Alignas(16) unsigned char options[SPR_SELECT_OPTION_BYTES];
-
     if (spr_codec_sends_lists(codec))
         return codec->elements;
-    options_of(codec, codec->steps, options);
-    return spr_select_most(codec->selection->selector, options, codec->elements);
+    return codec->phase == SPR_CODEC_ABSORBED ? list_of(codec)->count
+                                              : most_of(codec, codec->steps, ratio_now(codec));
 }
 
 static bool select_next(spr_codec *codec, float *gradient, struct spr_codec_step *step)
@@ -259,4 +298,5 @@ const struct spr_codec_steps spr_codec_select = {
     .revoke = put_back,
     .vector = select_vector,
     .next = select_next,
+    .ratio = select_ratio,
 };

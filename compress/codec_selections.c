@@ -20,11 +20,15 @@ static const struct spr_opt lowrank_options[] = {
 
 #define BY(selector_)                                                                              \
     {                                                                                              \
-        .name = #selector_, .selector = &spr_selector_##selector_, .steps = &spr_codec_select      \
+        .name = #selector_, .selector = &spr_selector_##selector_,                                 \
+        .feedback_options = SPR_FEEDBACK_OPTIONS, .steps = &spr_codec_select                       \
     }
 
 const struct spr_codec_selection spr_codec_selections[] = {
-    {.name = "none", .doc = "every element, as a dense vector", .steps = &spr_codec_whole},
+    {.name = "none",
+     .doc = "every element, as a dense vector",
+     .feedback_options = SPR_FEEDBACK_WHOLE_OPTIONS,
+     .steps = &spr_codec_whole},
     BY(topk),
     BY(accumulate),
     BY(threshold),
@@ -33,11 +37,24 @@ const struct spr_codec_selection spr_codec_selections[] = {
     BY(block),
     BY(random),
     {
+        .name = "adaptive",
+        .doc = "topk of each parameter, as much of it as gives all of them the same relative error",
+        .paper =
+            "after Markov et al. 2023, L-GreCo: layerwise-adaptive gradient compression; phases: "
+            "Agarwal et al. 2021, Accordion",
+        .selector = &spr_selector_topk,
+        .options = spr_codec_adapt_table,
+        .option_count = SPR_CODEC_ADAPT_OPTIONS,
+        .feedback_options = SPR_FEEDBACK_PART_OPTIONS,
+        .steps = &spr_codec_select,
+    },
+    {
         .name = "dgc",
         .doc = "deep gradient compression: topk with feedback=momentum and what belongs to it",
         .paper = "Lin et al. 2018, Deep Gradient Compression: reducing the communication bandwidth "
                  "for distributed training",
         .selector = &spr_selector_topk,
+        .feedback_options = SPR_FEEDBACK_OPTIONS,
         .ratio = "0.001",
         .feedback = "momentum",
         .steps = &spr_codec_select,
@@ -48,6 +65,7 @@ const struct spr_codec_selection spr_codec_selections[] = {
         .paper = "Seide et al. 2014, 1-bit stochastic gradient descent; momentum before the coder: "
                  "Tang et al. 2021, 1-bit Adam",
         .coder = &spr_value_sign,
+        .feedback_options = SPR_FEEDBACK_WHOLE_OPTIONS,
         .feedback = "momentum",
         .steps = &spr_codec_whole,
     },
@@ -82,20 +100,18 @@ static struct spr_opt with_default(struct spr_opt row, const char *name, const c
 
 size_t spr_codec_selection_own_options(const struct spr_codec_selection *s)
 {
-    return s->selector ? s->selector->option_count : s->option_count;
+    return s->selector && !s->options ? s->selector->option_count : s->option_count;
 }
 
 size_t spr_codec_selection_options(const struct spr_codec_selection *s,
                                    struct spr_opt options[SPR_CODEC_OPTIONS_MAX])
 {
-    const struct spr_opt *own = s->selector ? s->selector->options : s->options;
-    size_t n = 0, feedback = s->selector  ? SPR_FEEDBACK_OPTIONS
-                             : s->options ? 0
-                                          : SPR_FEEDBACK_WHOLE_OPTIONS;
+    const struct spr_opt *own = s->selector && !s->options ? s->selector->options : s->options;
+    size_t n = 0;
 
     for (size_t i = 0; i < spr_codec_selection_own_options(s); i++)
         options[n++] = with_default(own[i], "ratio", s->ratio);
-    for (size_t i = 0; i < feedback; i++) {
+    for (size_t i = 0; i < s->feedback_options; i++) {
         options[n] = with_default(spr_feedback_table[i], "feedback", s->feedback);
         options[n++].offset += SPR_SELECT_OPTION_BYTES;
     }

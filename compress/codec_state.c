@@ -35,7 +35,7 @@
 #include "compress/codec_internal.h"
 
 #define STATE_MAGIC 0x53525053u /* "SPRS" */
-#define STATE_VERSION 4u
+#define STATE_VERSION 5u
 
 struct state_header {
     uint32_t magic;
@@ -47,13 +47,14 @@ struct state_header {
     uint32_t vectors;
     uint32_t threshold_bits;
     uint32_t age;
+    double rate; /* learning rate that the residual is for; 0: unknown */
 };
 struct state_record {
     uint64_t id;
     uint64_t elements;
     uint64_t start;
 };
-_Static_assert(sizeof(struct state_header) == 48, "state header layout");
+_Static_assert(sizeof(struct state_header) == 56, "state header layout");
 _Static_assert(sizeof(struct state_record) == 24, "state record layout");
 
 static uint32_t checksum(const char *data, size_t bytes)
@@ -72,6 +73,12 @@ static spr_status fail(spr_status status, const char *what)
 static float *start_of(const spr_codec *codec, size_t i, size_t *n)
 {
     *n = 0;
+    if (codec->adapt.count > 0) {
+        struct spr_adapt_memory *m = &codec->adapt.parts[codec->parameters[i].place].memory;
+
+        *n = sizeof(*m) / sizeof(float);
+        return (float *)m;
+    }
     return codec->lowrank.state ? spr_lowrank_start(&codec->lowrank, i, n) : NULL;
 }
 
@@ -85,6 +92,7 @@ spr_status spr_codec_save(const spr_codec *codec, void *buffer, size_t *bytes)
         .vectors = codec->velocity ? 2 : 1,
         .threshold_bits = codec->select.threshold_bits,
         .age = codec->select.age,
+        .rate = codec->residual_rate,
     };
     const float *vector[2] = {codec->residual, codec->velocity};
     size_t capacity = *bytes, n;
@@ -173,6 +181,8 @@ static spr_status check(const char *data, size_t bytes, struct state_header *h)
         return fail(SPR_ERR_CORRUPT, "neither one nor two vectors");
     if (h->threshold_bits > INT32_MAX)
         return fail(SPR_ERR_CORRUPT, "a negative threshold");
+    if (!(h->rate >= 0 && h->rate <= SPR_CODEC_RATE_MAX))
+        return fail(SPR_ERR_CORRUPT, "a learning rate that is none");
     uint64_t left = bytes - sizeof(*h), previous = 0;
     if (h->parameters > left / sizeof(struct state_record))
         return fail(SPR_ERR_CORRUPT, "more parameters than bytes");
@@ -275,8 +285,10 @@ spr_status spr_codec_load(spr_codec *codec, const void *buffer, size_t bytes)
         memset(codec->velocity, 0, codec->elements * sizeof(float));
     if (h.vectors == 2)
         match(codec, buffer, &h, &values, codec->velocity);
+    spr_adapt_reset(&codec->adapt);
     load_starts(codec, buffer, &h, values);
     codec->steps = h.steps;
+    codec->residual_rate = h.rate;
     codec->select = (struct spr_select_state){h.threshold_bits, h.age};
     codec->phase = SPR_CODEC_IDLE; /* the steps before belonged to the state that is gone */
     codec->committed = -1;

@@ -2,6 +2,8 @@
 
 noinst_LTLIBRARIES += compress/libspr-compress.la
 compress_libspr_compress_la_SOURCES = \
+	compress/adapt.c \
+	compress/adapt.h \
 	compress/blocks.c \
 	compress/blocks.h \
 	compress/chunk.h \
@@ -10,11 +12,13 @@ compress_libspr_compress_la_SOURCES = \
 	compress/chunk_write.c \
 	compress/codec.c \
 	compress/codec.h \
+	compress/codec_adapt.c \
 	compress/codec_internal.h \
 	compress/codec_lowrank.c \
 	compress/codec_none.c \
 	compress/codec_parse.c \
 	compress/codec_quantise.c \
+	compress/codec_schedule.c \
 	compress/codec_select.c \
 	compress/codec_selections.c \
 	compress/codec_state.c \

@@ -53,7 +53,8 @@ static void add(struct spr_quality_sums *sums, const float *g, const float *a, c
         const float *z = s ? s + at : zeros;
 
         m = spr_min_size(BATCH, n - at);
-        if (m == BATCH && spr_all_finite(g + at, m) && spr_all_finite(a + at, m) && spr_all_finite(z, m)) {
+        if (m == BATCH && spr_all_finite(g + at, m) && spr_all_finite(a + at, m) &&
+            spr_all_finite(z, m)) {
             add_finite(sums, g + at, a + at, z, m);
             continue;
         }
@@ -299,7 +300,10 @@ static void conclude(spr_codec *codec, double value_bytes, bool list)
         all->sums.gs += s->gs;
         all->sums.sent += s->sent;
         all->sums.not_finite += s->not_finite;
+        q->parameters[i].target =
+            codec->adapt.count > 0 ? (double)codec->adapt.parts[i].memory.ratio : codec->target;
     }
+    all->target = codec->target;
     for (size_t i = 0; i <= q->count; i++)
         q->parameters[i].bits = bits_of(&q->parameters[i], &all->sums, value_bytes, list);
     for (size_t i = 0; i < q->count; i++) {
@@ -445,6 +449,7 @@ spr_status spr_codec_measured(const spr_codec *codec, size_t parameter, spr_code
         .time_ns = q->last_ns,
         .not_finite = s->not_finite,
         .density = ratio((double)s->sent, (double)p->elements),
+        .target_density = p->target,
         .bits = p->bits,
         .ratio = p->bits / 32,
         .relative_error = root(ratio(s->ee, s->aa)),

@@ -29,7 +29,8 @@ struct spr_quality_parameter {
     uint64_t id;
     size_t offset, elements, rows, columns;
     struct spr_quality_sums sums;
-    double bits; /* per element */
+    double bits;   /* per element */
+    double target; /* density that was asked for */
     double largest_gradient, cosine;
     uint32_t cosines; /* so many are in the smoothed one */
     unsigned alerts;

@@ -17,6 +17,7 @@ test_programs = \
 	tests/unit/test_base_rng \
 	tests/unit/test_base_status \
 	tests/unit/test_base_trace \
+	tests/unit/test_compress_adapt \
 	tests/unit/test_compress_blocks \
 	tests/unit/test_compress_chunk \
 	tests/unit/test_compress_codec \
@@ -25,6 +26,7 @@ test_programs = \
 	tests/unit/test_compress_momentum \
 	tests/unit/test_compress_quality \
 	tests/unit/test_compress_revoke \
+	tests/unit/test_compress_schedule \
 	tests/unit/test_compress_selections \
 	tests/unit/test_compress_state \
 	tests/unit/test_compress_topk \

@@ -38,15 +38,6 @@ const struct spr_opt spr_feedback_table[SPR_FEEDBACK_OPTIONS] = {
         .max = 1,
     },
     {
-        .name = "clip",
-        .default_value = "0",
-        .doc = "largest norm of the sum of all gradients, each rank clips to its share; 0 = none",
-        .type = SPR_OPT_DOUBLE,
-        .offset = offsetof(struct spr_feedback_options, clip),
-        .min = 0,
-        .max = 1e30,
-    },
-    {
         .name = "masking",
         .default_value = "on",
         .doc = "feedback=momentum, nesterov: what is sent loses its velocity",
@@ -61,6 +52,15 @@ const struct spr_opt spr_feedback_table[SPR_FEEDBACK_OPTIONS] = {
         .offset = offsetof(struct spr_feedback_options, warmup),
         .min = 0,
         .max = 1e9,
+    },
+    {
+        .name = "clip",
+        .default_value = "0",
+        .doc = "largest norm of the sum of all gradients, each rank clips to its share; 0 = none",
+        .type = SPR_OPT_DOUBLE,
+        .offset = offsetof(struct spr_feedback_options, clip),
+        .min = 0,
+        .max = 1e30,
     },
 };
 
@@ -126,6 +126,14 @@ void spr_feedback_peek(const struct spr_feedback *f, size_t at, size_t n, float 
             memcpy(velocity, f->velocity + at + i, len * sizeof(*velocity));
         apply(f, out + i, velocity, f->gradient + at + i, len);
     }
+}
+
+void spr_feedback_prefetch(const struct spr_feedback *f, size_t at)
+{
+    __builtin_prefetch(f->residual + at);
+    __builtin_prefetch(f->gradient + at);
+    if (f->velocity)
+        __builtin_prefetch(f->velocity + at);
 }
 
 void spr_feedback_take(const struct spr_feedback *f, const uint32_t *index, size_t count,

@@ -58,6 +58,7 @@ struct spr_feedback_options {
 };
 #define SPR_FEEDBACK_OPTIONS 6
 #define SPR_FEEDBACK_WHOLE_OPTIONS 3 /* the first ones: where everything is sent */
+#define SPR_FEEDBACK_PART_OPTIONS 5  /* ... where a selector sees a part of the gradient */
 extern const struct spr_opt spr_feedback_table[SPR_FEEDBACK_OPTIONS];
 
 /* Fill in everything but the arrays. */
@@ -74,6 +75,8 @@ static inline bool spr_feedback_is_sum(const struct spr_feedback *f)
 void spr_feedback_absorb(const struct spr_feedback *f, size_t at, size_t n);
 /* What v would be after that, to the bit; nothing changes. */
 void spr_feedback_peek(const struct spr_feedback *f, size_t at, size_t n, float *out);
+/* Have the cache line of element `at` on its way for that. */
+void spr_feedback_prefetch(const struct spr_feedback *f, size_t at);
 /* Clear v, and u with masking, at these elements. *velocity (or NULL) takes what u was. */
 void spr_feedback_take(const struct spr_feedback *f, const uint32_t *index, size_t count,
                        float *velocity);

@@ -42,12 +42,10 @@ static void look_at_line(struct spr_topk *t, size_t at, uint32_t *out)
 
 static void prefetch_line(const struct spr_topk *t, size_t at)
 {
-    __builtin_prefetch(t->x + at);
-    if (t->absorb) {
-        __builtin_prefetch(t->feedback->gradient + at);
-        if (t->feedback->velocity)
-            __builtin_prefetch(t->feedback->velocity + at);
-    }
+    if (t->absorb)
+        spr_feedback_prefetch(t->feedback, at);
+    else
+        __builtin_prefetch(t->x + at);
 }
 
 static void take_sample(struct spr_topk *t)

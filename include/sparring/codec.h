@@ -63,6 +63,27 @@ spr_status spr_codec_load(spr_codec *codec, const void *buffer, size_t bytes);
 spr_status spr_codec_clear(spr_codec *codec);
 
 /*
+ * Schedules of the trainer, from the next new step on; a retry sends what it sent before. INVALID
+ * while a request with the codec is running.
+ *
+ * set_ratio: send this part of the elements, at most what the string says (INVALID beyond that, and
+ * for codecs without such an option), in either direction; a warm-up of the codec goes on from
+ * there, and "random" needs the same on all ranks. Without effect where the string does not go by
+ * the ratio (count=, by=absolute, by=rms).
+ *
+ * set_learning_rate: what was not sent yet was computed for the rate of its step, and is applied at
+ * a later one; so the residual is multiplied by (old rate / new rate) when a step begins at a new
+ * one, and moves the parameters as far as it would have (Zheng, Huang and Kwok 2019,
+ * "Communication-efficient distributed blockwise momentum SGD with error-feedback", algorithm 1).
+ * Without this call it counts at the rate at which it is sent: too little when rates fall. Velocity
+ * stays as it is, as an optimizer's does. A change costs one pass over the residual; it begins a
+ * critical phase of "adaptive". Any unit, but always the same; saved with the state. Errors:
+ * INVALID (not in [1e-15, 1e15]).
+ */
+spr_status spr_codec_set_ratio(spr_codec *codec, double ratio);
+spr_status spr_codec_set_learning_rate(spr_codec *codec, double rate);
+
+/*
  * gradient: `elements` floats, in: this rank's gradient, out: the sum or average over ranks of what
  * each rank's codec selected. residual' = residual + gradient - sent; with feedback=decay, momentum
  * or nesterov (dgc) by their rule, which may need the optimizer to have no momentum of its own.
@@ -108,6 +129,8 @@ typedef struct spr_codec_quality {
     uint64_t not_finite;       /* elements of the gradient that are NaN or infinite */
     double density;            /* part of the elements that was sent (powersgd: entries of both
                                 * factors); sparsity is 1 - density */
+    double target_density;     /* the ratio of that step, by string, spr_codec_set_ratio() and
+                                * warm-up, or what "adaptive" chose for the parameter; 0: none */
     double bits;               /* sent per element: values and, in the cheapest format of a list,
                                 * positions; without headers */
     double ratio;              /* bits / 32 */

@@ -28,6 +28,7 @@ static const char *const codecs[] = {
     "qsgd",          "dgc:ratio=1%",         "reuse:ratio=1%,period=3+fp16",
     "block",         "random:ratio=1%+int8", "threshold:ratio=1%",
     "powersgd",      "random:ratio=1%",      "random:ratio=10%,warmup=1+fp16",
+    "adaptive",
 };
 #define CODECS SPR_ARRAY_LEN(codecs)
 

@@ -176,6 +176,7 @@ static void draw_job(struct schedule *s)
         "threshold:by=absolute,value=2,most=20%+bf16",
         "reuse:ratio=10%,period=3+int8",
         "accumulate:ratio=20%,threshold=3",
+        "adaptive:ratio=20%,calm=5%,every=2+fp16",
     };
 
     s->ranks = PICK(s, ranks);

@@ -46,6 +46,8 @@ static const char *const codec_specs[] = {
     /* What these select depends on the steps before, or on their number. */
     "threshold:ratio=2%",
     "reuse:ratio=1%,period=3+fp16",
+    "adaptive:ratio=2%",
+    "adaptive:ratio=10%,error=50%,calm=1%,every=1+fp16",
     "random:ratio=5%",
     "randomk:ratio=25%+bf16",
 };
@@ -56,6 +58,7 @@ static const char *const coded_specs[] = {
     "topk:ratio=30%+int8:rounding=stochastic",
     "topk:ratio=1%+bounded:error=0.01",
     "topk:ratio=10%+qsgd:levels=7,coding=elias",
+    "adaptive:ratio=2%,every=3+int8",
     "random:ratio=1%+int8",
     "threshold:by=absolute,value=1,most=30%+sign:group=64",
     "block:ratio=2%+int4",

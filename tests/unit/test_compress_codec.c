@@ -50,6 +50,7 @@ static void every_valid_string_has_one_canonical_form(void **state)
         {"bytegrad", "int8:group=1K,rounding=nearest"},
         {"powersgd", "powersgd:rank=4"},
         {"powersgd:rank=2", "powersgd:rank=2"},
+        {"adaptive", "adaptive:ratio=0.01,calm=1,error=0,every=16"},
         {"fp16", "fp16"},
         {"none+bf16", "bf16"},
         {"onebit+fp32", "onebit+fp32"},
@@ -73,14 +74,14 @@ static void a_bad_string_names_the_position_and_what_is_allowed(void **state)
         const char *spec, *where, *says;
     } cases[] = {
         {"", "character 1:",
-         "none, topk, accumulate, threshold, sampled, reuse, block, random, dgc, onebit, powersgd, "
-         "fp32"},
+         "none, topk, accumulate, threshold, sampled, reuse, block, random, adaptive, dgc, onebit, "
+         "powersgd, fp32"},
         {"topq", "character 1:",
-         "none, topk, accumulate, threshold, sampled, reuse, block, random, dgc, onebit, powersgd, "
-         "fp32"},
+         "none, topk, accumulate, threshold, sampled, reuse, block, random, adaptive, dgc, onebit, "
+         "powersgd, fp32"},
         {"topk+fp8", "character 6:",
-         "none, topk, accumulate, threshold, sampled, reuse, block, random, dgc, onebit, powersgd, "
-         "fp32"},
+         "none, topk, accumulate, threshold, sampled, reuse, block, random, adaptive, dgc, onebit, "
+         "powersgd, fp32"},
         {"topk+", "character 6:", "known are"},
         {"topk+fp16+bf16", "character 11:", "one value coder"},
         {"fp16+topk", "character 6:", "comes first"},
@@ -104,6 +105,8 @@ static void a_bad_string_names_the_position_and_what_is_allowed(void **state)
         {"powersgd:rank=33", "character 15:", "out of range"},
         {"powersgd:feedback=off", "character 10:", "powersgd has rank"},
         {"powersgd+int8", "character 10:", "without a value coder"},
+        {"adaptive:clip=1", "character 10:", "adaptive has ratio, calm, error, every, feedback"},
+        {"adaptive:every=0", "character 16:", "out of range"},
         {"topk: ratio=1%", "character 6:", "topk has ratio, count, feedback, decay"},
     };
 

@@ -35,7 +35,7 @@ static bool selection_at(size_t i, struct entry *entry)
         return false;
     spr_codec_selection_options(s, options);
     *entry = (struct entry){s->name, spr_codec_selection_doc(s), spr_codec_selection_paper(s),
-                            options, s->selector ? s->selector->option_count : 0};
+                            options, spr_codec_selection_own_options(s)};
     return true;
 }
 
