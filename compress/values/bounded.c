@@ -16,6 +16,15 @@
  *   | 0      | 2^32-1 | m values, fp32              |             where 16 bits do not do, or
  *   +--------+--------+-----------------------------+             something is not finite
  *
+ * bits: what the groups of a window may take, bits per value, heads included. Where the errors that
+ * were asked for take more, each is raised to one level, the least that fits: with mode=relative,
+ * too, since one error for all, and nothing for groups whose values are smaller, has about the
+ * least sum of squares for its bits (reverse water-filling: Cover and Thomas, "Elements of
+ * Information Theory", theorem 10.3.3). The width that the level needs is then used to the full.
+ * The level has 8 significant bits and is below the largest magnitude, so that something is sent in
+ * every step. Beyond the budget are only heads, groups next to the largest magnitude, and what is
+ * not finite.
+ *
  * step is 2 * error less 1/64 of it, since the scaled value, the code times the step and the step
  * itself are rounded: codes are below 2^15, so this is off by at most 2^15 * 3 * 2^-24 of a step,
  * 0.006 of one, and (0.5 + 0.006) * 63/64 < 0.5.
@@ -25,6 +34,8 @@
 #define TOP_MAX 32767
 #define RAW UINT32_MAX
 #define HEAD_BYTES 8
+#define SPAN 65536u /* values that share a budget: a window (compress/blocks.h) */
+#define SPAN_GROUPS (SPAN / SPR_VALUES_GROUP_MIN) /* at most */
 
 enum mode { RELATIVE, ABSOLUTE };
 
@@ -32,6 +43,7 @@ struct bounded_options {
     size_t group;
     double error;
     int mode;
+    double bits;
 };
 
 static const char *const modes[] = {"relative", "absolute", NULL};
@@ -40,10 +52,10 @@ static const struct spr_opt bounded_table[] = {
     {
         .name = "error",
         .default_value = "0.01",
-        .doc = "the most by which a value may be off",
+        .doc = "the most by which a value may be off, as far as bits allow",
         .type = SPR_OPT_DOUBLE,
         .offset = offsetof(struct bounded_options, error),
-        .min = 1e-30,
+        .min = 0,
         .max = 1e30,
     },
     {
@@ -55,14 +67,22 @@ static const struct spr_opt bounded_table[] = {
         .choices = modes,
     },
     SPR_VALUES_GROUP_OPTION(struct bounded_options, "group", "1024"),
+    {
+        .name = "bits",
+        .default_value = "0",
+        .doc = "the most bits per value, 64 / group of them for heads; 0: what the error takes",
+        .type = SPR_OPT_DOUBLE,
+        .offset = offsetof(struct bounded_options, bits),
+        .min = 0,
+        .max = 64,
+    },
 };
 
 static const struct bounded_options *options_of(const void *options) { return options; }
 
 static unsigned bounded_traits(const void *options)
 {
-    (void)options;
-    return 0;
+    return options_of(options)->bits > 0 ? SPR_VALUES_TOGETHER : 0;
 }
 
 static size_t bounded_group(const void *options) { return options_of(options)->group; }
@@ -80,19 +100,35 @@ static size_t body_bytes(uint32_t top, size_t n)
     return top ? spr_padded(n * spr_width_of((int)top)) : 0;
 }
 
+static double step_of(double error) { return error * 2 * 63 / 64; }
+
+/* As many codes as fit the width that a step for `error` needs; largest > error. */
+static uint32_t plan_full(float largest, double error, struct spr_quantiser *q)
+{
+    double codes = ceil((double)largest / step_of(error));
+    int top;
+
+    if (codes > TOP_MAX)
+        return RAW;
+    top = (1 << (spr_width_of((int)codes) - 1)) - 1;
+    *q = spr_quantiser_of(largest, top);
+    return (uint32_t)top;
+}
+
 /* How a group is coded: returns its top, and the quantiser if that is neither 0 nor RAW. */
-static uint32_t plan(const struct bounded_options *o, const float *in, size_t n,
+static uint32_t plan(const struct bounded_options *o, float largest, double level,
                      struct spr_quantiser *q)
 {
-    float largest = spr_float_of(spr_values_kernels()->largest(in, n));
     double error = o->mode == RELATIVE ? o->error * (double)largest : o->error;
     int16_t top;
 
     if (!(largest <= FLT_MAX))
         return RAW;
-    if ((double)largest <= error)
+    if ((double)largest <= error || (double)largest <= level)
         return 0;
-    q->scale = (float)(error * 2 * 63 / 64);
+    if (error < level)
+        return plan_full(largest, level, q);
+    q->scale = (float)step_of(error);
     if (q->scale < SPR_VALUES_TINY || largest / q->scale >= TOP_MAX)
         return RAW;
     q->inverse = 1 / q->scale;
@@ -102,19 +138,70 @@ static uint32_t plan(const struct bounded_options *o, const float *in, size_t n,
     return (float)top * q->scale <= FLT_MAX ? (uint32_t)top : RAW;
 }
 
+static float largest_of(const float *in, size_t n)
+{
+    return spr_float_of(spr_values_kernels()->largest(in, n));
+}
+
+/* Do groups of these magnitudes keep to the budget? */
+static bool fits(const struct bounded_options *o, const float *largest, size_t n, double level)
+{
+    struct spr_quantiser q;
+    size_t bytes = 0;
+
+    for (size_t at = 0; at < n; at += o->group)
+        bytes +=
+            HEAD_BYTES + body_bytes(plan(o, *largest++, level, &q), spr_min_size(o->group, n - at));
+    return (double)(8 * bytes) <= o->bits * (double)n;
+}
+
+/* The error that n values, at most a span, have at least: 0, or by bisection, over the upper 16
+ * bits of floats, one above SPR_VALUES_TINY and below the largest magnitude. */
+static double level_of(const struct bounded_options *o, const float *in, size_t n)
+{
+    float largest[SPAN_GROUPS], tiny = SPR_VALUES_TINY, most = 2 * tiny;
+    uint32_t low = spr_load_u32(&tiny) >> 16, high;
+    size_t groups = 0;
+
+    for (size_t at = 0; at < n; at += o->group) {
+        float here = largest_of(in + at, spr_min_size(o->group, n - at));
+
+        if (here <= FLT_MAX && here > most)
+            most = here;
+        largest[groups++] = here;
+    }
+    if (fits(o, largest, n, 0))
+        return 0;
+    high = (spr_load_u32(&most) - 1) >> 16;
+    while (high - low > 1) {
+        uint32_t middle = (low + high) / 2;
+
+        if (fits(o, largest, n, (double)spr_float_of(middle << 16)))
+            high = middle;
+        else
+            low = middle;
+    }
+    return (double)spr_float_of(high << 16);
+}
+
 static size_t bounded_encode(const void *options, const struct spr_draw *draw, const float *in,
                              size_t n, void *out)
 {
     const struct bounded_options *o = options;
+    size_t span = spr_div_ceil(SPAN, o->group) * o->group;
     int16_t code[SPR_VALUES_GROUP_MAX];
     uint8_t *to = out;
+    double level = 0;
 
     (void)draw;
     for (size_t at = 0; at < n; at += o->group) {
         size_t m = spr_min_size(o->group, n - at);
         struct spr_quantiser q = {0};
-        uint32_t top = plan(o, in + at, m, &q);
+        uint32_t top;
 
+        if (o->bits > 0 && at % span == 0)
+            level = level_of(o, in + at, spr_min_size(span, n - at));
+        top = plan(o, largest_of(in + at, m), level, &q);
         spr_store_float(to, top == 0 || top == RAW ? 0 : q.scale);
         spr_store_u32(to + 4, top);
         to += HEAD_BYTES;
@@ -206,7 +293,7 @@ static size_t bounded_decode(const void *options, const void *bytes, size_t n, e
 
 const struct spr_value_coder spr_value_bounded = {
     .name = "bounded",
-    .doc = "as many bits per group as a maximum error needs",
+    .doc = "as many bits per group as a maximum error needs, or a budget leaves",
     .paper = "Di and Cappello 2016, Fast error-bounded lossy HPC data compression with SZ",
     .options = bounded_table,
     .option_count = SPR_ARRAY_LEN(bounded_table),

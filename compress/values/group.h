@@ -17,12 +17,13 @@
 #define SPR_NAN_BITS 0x7fc00000u /* the one NaN that is sent as a scale */
 #define SPR_INFINITY_BITS 0x7f800000u
 #define SPR_VALUES_LEVELS_MAX 127
+#define SPR_VALUES_GROUP_MIN 8u
 
 /* The option of every coder that has groups. */
 #define SPR_VALUES_GROUP_OPTION(fields, title, elements)                                           \
     {                                                                                              \
         .name = title, .default_value = elements, .doc = "elements that share a scale",            \
-        .type = SPR_OPT_SIZE, .offset = offsetof(fields, group), .min = 8,                         \
+        .type = SPR_OPT_SIZE, .offset = offsetof(fields, group), .min = SPR_VALUES_GROUP_MIN,      \
         .max = SPR_VALUES_GROUP_MAX,                                                               \
     }
 

@@ -44,15 +44,16 @@ static size_t batch_of(const struct spr_value_coder *coder, const void *options)
     return group < BATCH ? BATCH / group * group : group;
 }
 
-/* Batch by batch, past the caches when the image is large. `gradient` and `residual` (which is
- * `in`) are NULL without feedback. */
+/* Batch by batch, or all at once where groups belong together; past the caches when the image is
+ * large. `gradient` and `residual` (which is `in`) are NULL without feedback. */
 static size_t encode(const struct spr_value_coder *coder, const void *options,
                      const struct spr_draw *draw, const float *in, float *residual,
                      const float *gradient, size_t n, void *out)
 {
     const struct spr_values_kernels *kernels = spr_values_kernels();
     _Alignas(32) char image[BATCH_IMAGE];
-    size_t batch = batch_of(coder, options), bytes = 0;
+    bool together = coder->traits(options) & SPR_VALUES_TOGETHER;
+    size_t batch = together ? n : batch_of(coder, options), bytes = 0;
     struct spr_draw here = *draw;
     bool stream =
         coder->bound(options, n) >= STREAM_BYTES && coder->bound(options, batch) <= sizeof(image);

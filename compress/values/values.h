@@ -9,7 +9,8 @@
  * An image is the images of the groups, one behind the other, each a multiple of 4 bytes, little-
  * endian; every file has its diagram. So a vector may be cut where it likes at multiples of
  * group(): the parts have, put together, the image of the whole. Where FIXED is set, each part's
- * place follows from bound().
+ * place follows from bound(). Where TOGETHER is set, groups share what they may take: an image may
+ * be cut like that to be decoded, but what is encoded in parts has another one.
  *
  * What is not finite is never lost and never spreads into a residual. fp32, fp16, bf16, natural and
  * bounded keep NaN (the first three and bounded also Inf) where it is; the others, which have one
@@ -36,7 +37,8 @@ enum {
     SPR_VALUES_LOSSLESS = 1,
     SPR_VALUES_UNBIASED = 2, /* the mean over all seeds is the input, but for 2^-17 of a step */
     SPR_VALUES_RANDOM = 4,   /* uses the seed */
-    SPR_VALUES_FIXED = 8     /* the size depends on n only: bound() is exact */
+    SPR_VALUES_FIXED = 8,    /* the size depends on n only: bound() is exact */
+    SPR_VALUES_TOGETHER = 16 /* how a group is coded depends on its neighbours */
 };
 
 /* `options` are the fields of the table, set by spr_opt_defaults() and spr_opt_set(). `bytes` and

@@ -166,6 +166,7 @@ static void draw_job(struct schedule *s)
         "bf16",
         "topk:ratio=20%+int8:group=64,rounding=stochastic",
         "topk:ratio=10%+bounded",
+        "bounded:bits=5,group=64",
         "int8",
         "sign:group=32",
         "random:ratio=20%",

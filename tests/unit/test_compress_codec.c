@@ -47,6 +47,7 @@ static void every_valid_string_has_one_canonical_form(void **state)
         {"none", "none"},
         {"fp32", "none"},
         {"dgc:clip=1e20", "dgc:ratio=0.001,count=0,clip=1e20"},
+        {"bounded:bits=4", "bounded:error=0.01,mode=relative,group=1K,bits=4"},
         {"bytegrad", "int8:group=1K,rounding=nearest"},
         {"powersgd", "powersgd:rank=4"},
         {"powersgd:rank=2", "powersgd:rank=2"},

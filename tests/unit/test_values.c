@@ -118,7 +118,7 @@ static void all_instruction_sets_agree(void **state)
     }
 }
 
-static void a_vector_may_be_cut_between_groups(void **state)
+static void an_image_may_be_cut_between_groups(void **state)
 {
     (void)state;
     for (size_t k = 0; k < VALUE_CASES; k++) {
@@ -131,20 +131,22 @@ static void a_vector_may_be_cut_between_groups(void **state)
 
             cut = spr_rng_below(&rng, n / c.group + 1) * c.group;
             bytes = encode(&c, seed, x, n, image[0]);
-            front = value_encode(&c, seed, 0, x, cut, image[1]);
-            assert_int_equal(
-                front + value_encode(&c, seed, cut, x + cut, n - cut, image[1] + front), bytes);
-            assert_memory_equal(image[0], image[1], bytes);
-            if (c.traits & SPR_VALUES_FIXED)
-                assert_int_equal(c.coder->bound(c.options, cut), front);
-            /* And decoded in two parts. */
+            /* Decoded in two parts. */
             c.coder->decode(c.options, image[0], n, SPR_DECODE_SET, back[0]);
-            assert_int_equal(c.coder->decode(c.options, image[0], cut, SPR_DECODE_SET, back[1]),
-                             front);
+            front = c.coder->decode(c.options, image[0], cut, SPR_DECODE_SET, back[1]);
             assert_int_equal(c.coder->decode(c.options, image[0] + front, n - cut, SPR_DECODE_SET,
                                              back[1] + cut),
                              bytes - front);
             assert_memory_equal(back[0], back[1], n * sizeof(float));
+            if (c.traits & SPR_VALUES_FIXED)
+                assert_int_equal(c.coder->bound(c.options, cut), front);
+            if (c.traits & SPR_VALUES_TOGETHER)
+                continue;
+            /* And encoded. */
+            assert_int_equal(value_encode(&c, seed, 0, x, cut, image[1]), front);
+            assert_int_equal(value_encode(&c, seed, cut, x + cut, n - cut, image[1] + front),
+                             bytes - front);
+            assert_memory_equal(image[0], image[1], bytes);
         }
     }
 }
@@ -367,6 +369,28 @@ static void vectors_are_long(void **state)
     free(x);
 }
 
+/* 66 groups of 1000 are the least that hold 65536 values. */
+static void every_window_has_a_budget_of_its_own(void **state)
+{
+    enum { SPAN = 66000, ALL = 2 * SPAN + 500 };
+    static float x[ALL];
+    static _Alignas(4) uint8_t whole[ALL], parts[ALL];
+    struct value_case c = value_case("bounded:error=0,bits=6,group=1000");
+    size_t bytes, used = 0;
+
+    (void)state;
+    data_fill(DATA_LAYERS, x, ALL, &rng);
+    bytes = value_encode(&c, 0, 0, x, ALL, whole);
+    for (size_t at = 0; at < ALL; at += SPAN) {
+        size_t n = spr_min_size(SPAN, ALL - at), part = value_encode(&c, 0, 0, x + at, n, parts);
+
+        assert_true(8 * part <= 6 * n);
+        assert_memory_equal(parts, whole + used, part);
+        used += part;
+    }
+    assert_int_equal(used, bytes);
+}
+
 /* ---- The format ---- */
 
 /* CRC-32C of the image of 1500 values made from integers: what is on the wire does not change
@@ -402,6 +426,9 @@ static const uint32_t golden[VALUE_CASES] = {
     0x2aec9e9c, /* bounded:error=0.3,group=41 */
     0x52c004f9, /* bounded:error=0.01,mode=absolute */
     0xf59e010f, /* bounded:error=1e-6,mode=absolute */
+    0x321a3d97, /* bounded:error=0,bits=4 */
+    0x0c804c68, /* bounded:bits=5,group=64 */
+    0x4953b7f9, /* bounded:error=0.0001,mode=absolute,bits=9.5,group=33 */
 };
 
 static void images_are_what_they_were(void **state)
@@ -429,7 +456,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_instruction_sets_agree),
-        cmocka_unit_test(a_vector_may_be_cut_between_groups),
+        cmocka_unit_test(an_image_may_be_cut_between_groups),
         cmocka_unit_test(adding_and_taking_are_what_they_say),
         cmocka_unit_test(feedback_keeps_what_was_not_sent),
         cmocka_unit_test(values_go_to_positions),
@@ -438,6 +465,7 @@ int main(void)
         cmocka_unit_test(bad_scales_are_refused),
         cmocka_unit_test(padding_must_be_zero),
         cmocka_unit_test(vectors_are_long),
+        cmocka_unit_test(every_window_has_a_budget_of_its_own),
         cmocka_unit_test(images_are_what_they_were),
     };
 

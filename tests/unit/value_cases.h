@@ -44,6 +44,9 @@ static const char *const value_specs[] = {
     "bounded:error=0.3,group=41",
     "bounded:error=0.01,mode=absolute",
     "bounded:error=1e-6,mode=absolute",
+    "bounded:error=0,bits=4",
+    "bounded:bits=5,group=64",
+    "bounded:error=0.0001,mode=absolute,bits=9.5,group=33",
 };
 #define VALUE_CASES SPR_ARRAY_LEN(value_specs)
 
