@@ -183,6 +183,7 @@ tools_sparring_codec_SOURCES = \
 	tools/codec/advice.c \
 	tools/codec/advice.h \
 	tools/codec/bench.c \
+	tools/codec/choose.c \
 	tools/codec/commands.h \
 	tools/codec/compare.c \
 	tools/codec/data.h \
@@ -209,6 +210,8 @@ tools_sparring_codec_SOURCES = \
 	tools/codec/options.h \
 	tools/codec/pool.c \
 	tools/codec/pool.h \
+	tools/codec/predict.c \
+	tools/codec/predict.h \
 	tools/codec/quality.c \
 	tools/codec/quality.h \
 	tools/codec/report.c \

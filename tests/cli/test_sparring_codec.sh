@@ -178,6 +178,57 @@ run try fp16 "$folder/spread.npy"
 expect_code 0
 expect out '^recommendation: fp16: the energy is spread'
 
+# ---- choose: what is slow on the wire loses on slow links, and what costs time on fast ones.
+job=(choose -n 200000 --ranks 8 --latency 0)
+run "${job[@]}" --link 1mbit --json "$folder/json"
+expect_code 0
+expect out '^take topk:ratio=0.1%: predicted [0-9.]+ ms, dense \(none\) [0-9.]+ ms, [0-9.]+ times as fast$'
+expect out '^topk:ratio=0.1% is faster than dense on links (below [0-9.e+]+ Gbit/s|of any speed)$'
+expect out '^# .*of one step \(error feedback sends the rest later\)'
+expect out '^time alone was compared'
+json "r = data['result']
+assert r['choice'] == r['codecs'][0]['codec'] == 'topk:ratio=0.001,count=0'
+assert r['ranks'] == 8 and r['link_bps'] == 1e6 and r['elements'] == 200000 and r['file'] is None
+times = [c['total_us'] for c in r['codecs']]
+assert times == sorted(times) and len(times) == 12
+for c in r['codecs']:
+    assert c['excluded'] is None
+    assert math.isclose(c['total_us'], c['encode_us'] + c['wire_us'] + c['decode_us'], rel_tol=1e-6)
+    assert math.isclose(c['wire_us'], c['sent_bytes'] * 8, rel_tol=1e-6)
+codecs = {c['codec'].split(':')[0]: c for c in r['codecs']}
+assert codecs['none']['sent_bytes'] == 2 * 7 / 8 * 800000 and codecs['none']['speed'] == 1
+assert codecs['fp16']['sent_bytes'] == 7 / 8 * 800000
+assert codecs['random']['sent_bytes'] == 2 * 7 / 8 * 8000
+# Coded values go out in a byte each, and come back as fp32.
+assert math.isclose(codecs['int8']['sent_bytes'], 7 / 8 * 1000000, rel_tol=0.01)"
+# Where the wire takes no time, work is left, and dense has the least.
+run "${job[@]}" --link 1000tbit --codecs 'onebit;int8;topk:ratio=10%'
+expect_code 0
+expect out '^take none \(dense\): no codec is faster on a link of this speed$'
+expect out ' is faster than dense on links below '
+run "${job[@]}" --link 1mbit --error 1% --json "$folder/json"
+expect_code 0
+expect out '^ +onebit .*  excluded: error above 1 %$'
+expect out '^take (fp16|bf16): '
+json "for c in data['result']['codecs']:
+    assert (c['excluded'] is not None) == (c['error'] > 0.01)"
+run "${job[@]}" --link 1mbit --bytes 60% --codecs 'fp16; topk:ratio=50%'
+expect_code 0
+expect out '^ +none .*  excluded: bytes above 60 %$'
+expect out '^take fp16: '
+run "${job[@]}" --link 1mbit --error 1% --bytes 10%
+expect_code 1
+expect out '^take none of these: no codec keeps to the bounds'
+# A file, and fewer elements than ranks.
+run choose "$folder/fp16.npy" --ranks 64 --link 1mbit --share 4 --json -
+expect_code 0
+python3 -c "import json
+r = json.load(open('$folder/out'))['result']
+assert r['file'].endswith('fp16.npy') and r['form'] == 'npy fp16' and r['elements'] == 100 and r['share'] == 4
+" || fail "the JSON of a file"
+run choose -n 1 --distribution zero --ranks 8 --link 1gbit
+expect_code 0
+
 # ---- One line each.
 refused 2 'a command is missing'
 refused 2 "unknown command 'frobnicate'" frobnicate
@@ -193,6 +244,23 @@ refused 2 'unknown codec "nonsense"' compare topk nonsense
 refused 2 'unknown codec "nonsense"' try nonsense "$folder/fp32.npy"
 refused 2 'unknown option "levels"; int8 has group, rounding' try int8:levels=3 "$folder/fp32.npy"
 refused 2 'group' compare int8:group=0 fp16
+refused 2 'choose needs --ranks N' choose --link 1gbit
+refused 2 'choose needs --link RATE' choose --ranks 8
+refused 2 '--ranks wants .*from 2' choose --ranks 1 --link 1gbit
+refused 2 '--link wants a rate' choose --ranks 8 --link fast
+refused 2 '--latency wants' "${job[@]}" --latency -1us
+refused 2 '--share wants' "${job[@]}" --share 0
+refused 2 '--error wants' "${job[@]}" --error 0
+refused 2 '--bytes wants' "${job[@]}" --bytes 10x
+refused 2 'one is empty' "${job[@]}" --link 1gbit --codecs 'int8;;fp16'
+refused 2 'unknown codec "nonsense"' "${job[@]}" --link 1gbit --codecs 'int8;nonsense'
+refused 2 'choose takes one number of elements' choose --ranks 8 --link 1gbit -n 5,6
+refused 2 'choose takes one distribution' choose --ranks 8 --link 1gbit --distribution normal,laplace
+refused 2 'choose takes --seed, or a file' choose "$folder/fp32.npy" --ranks 8 --link 1gbit --seed 3
+refused 2 'choose takes one file, or none, not 2 words' choose a b --ranks 8 --link 1gbit
+refused 2 '--density is not an option of choose' "${job[@]}" --link 1gbit --density 1%
+refused 2 '--ranks is not an option of bench' bench --ranks 8
+refused 1 'cannot be opened: No such file' choose "$folder/missing" --ranks 8 --link 1gbit
 refused 1 'cannot be opened: No such file' try topk "$folder/missing"
 refused 1 'cannot be read: Is a directory' try topk "$folder"
 refused 1 'header says 101 elements, 404 bytes, and there are 400' try topk "$folder/short.npy"

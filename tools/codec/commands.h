@@ -9,6 +9,7 @@ int bench_run(const struct options *options);
 int bench_lines(const struct options *options);
 int compare_run(const struct options *options);
 int try_run(const struct options *options);
+int choose_run(const struct options *options);
 int list_run(const struct options *options);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * sparring-codec: measures codecs, and tries them on gradients.
+ * sparring-codec: measures codecs, tries them on gradients, and chooses among them.
  */
 #include <stdio.h>
 
@@ -9,10 +9,8 @@
 int main(int argc, char **argv)
 {
     static int (*const run[COMMAND_COUNT])(const struct options *options) = {
-        [COMMAND_BENCH] = bench_run,
-        [COMMAND_COMPARE] = compare_run,
-        [COMMAND_TRY] = try_run,
-        [COMMAND_LIST] = list_run,
+        [COMMAND_BENCH] = bench_run,   [COMMAND_COMPARE] = compare_run, [COMMAND_TRY] = try_run,
+        [COMMAND_CHOOSE] = choose_run, [COMMAND_LIST] = list_run,
     };
     struct options options;
     int code;

@@ -174,6 +174,58 @@ static const char *take_seed(struct options *options, const char *value)
     return whole(value, 0, UINT64_MAX, &options->seed) ? NULL : "a whole number";
 }
 
+static const char *take_ranks(struct options *options, const char *value)
+{
+    uint64_t number;
+    if (!whole(value, 2, 65536, &number))
+        return "a whole number from 2 to 65536";
+    options->ranks = (int)number;
+    return NULL;
+}
+
+static const char *take_share(struct options *options, const char *value)
+{
+    uint64_t number;
+    if (!whole(value, 1, 1024, &number))
+        return "a whole number from 1 to 1024";
+    options->share = (int)number;
+    return NULL;
+}
+
+static const char *take_link(struct options *options, const char *value)
+{
+    return spr_parse_rate(value, &options->link_bps) && options->link_bps >= 1e3
+               ? NULL
+               : "a rate such as 1gbit or 940mbit";
+}
+
+static const char *take_latency(struct options *options, const char *value)
+{
+    return spr_parse_time(value, &options->latency) && options->latency >= 0
+               ? NULL
+               : "a time such as 50us";
+}
+
+static const char *take_error(struct options *options, const char *value)
+{
+    return spr_parse_ratio(value, &options->error) && options->error > 0
+               ? NULL
+               : "a relative error above 0, such as 1% or 0.5";
+}
+
+static const char *take_bytes(struct options *options, const char *value)
+{
+    return spr_parse_ratio(value, &options->bytes) && options->bytes > 0
+               ? NULL
+               : "a ratio above 0, such as 10%";
+}
+
+static const char *take_codecs(struct options *options, const char *value)
+{
+    options->codecs = value;
+    return *value != '\0' ? NULL : "codecs with ; between them, such as 'none;int8'";
+}
+
 static const char *take_csv(struct options *options, const char *value)
 {
     options->csv = value;
@@ -195,9 +247,9 @@ static const char *take_svg(struct options *options, const char *value)
 /* getopt's table and --help are both made from this one. A row without a name is a heading. */
 static const struct option_row rows[] = {
     {NULL, 0, NULL, NULL, "Data (K, M, G are binary)"},
-    {"elements", 'n', "LIST", take_elements, "sizes [bench: 1M,10M,25557032; compare: 1M]"},
+    {"elements", 'n', "LIST", take_elements, "sizes [bench: 1M,10M,25557032; compare, choose: 1M]"},
     {"distribution", 0, "LIST", take_distribution,
-     "all, or of the list below [bench: normal; compare:\nnormal,laplace,layers]"},
+     "all, or of the list below [bench: normal; compare:\nnormal,laplace,layers; choose: layers]"},
     {"density", 0, "LIST", take_density, "parts that are sent [0.1%,1%,10%]"},
     {"seed", 0, "N", take_seed, "of the data [1]"},
     {NULL, 0, NULL, NULL, "Measurement (bench)"},
@@ -210,6 +262,17 @@ static const struct option_row rows[] = {
     {"lines", 0, NULL, take_lines,
      "run the lines 'OPERATION DENSITY' of standard input, each\n"
      "once, and print the microseconds; for programs"},
+    {NULL, 0, NULL, NULL, "Prediction (choose)"},
+    {"ranks", 0, "N", take_ranks, "of the job"},
+    {"link", 0, "RATE", take_link,
+     "of each rank, both ways, as collectives reach it: 8 x the\n"
+     "wirebw of sparring-perf"},
+    {"latency", 0, "T", take_latency, "of the link [50us]"},
+    {"share", 0, "N", take_share, "ranks that share a CPU [1]"},
+    {"error", 0, "E", take_error, "no codec whose step has a larger relative error"},
+    {"bytes", 0, "RATIO", take_bytes, "no codec that sends a larger part of what dense sends"},
+    {"codecs", 0, "LIST", take_codecs,
+     "instead of the usual ones, with ; between them:\n'int8;topk:ratio=1%,index=auto+fp16'"},
     {NULL, 0, NULL, NULL, "Output"},
     {"csv", 0, "FILE", take_csv, "also write the rows as CSV; - = standard output"},
     {"json", 0, "FILE", take_json, "also write JSON; - = standard output"},
@@ -220,36 +283,63 @@ static const struct option_row rows[] = {
 
 enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
 
-/* Commands besides bench, which has all options. */
+enum {
+    BENCH = 1 << COMMAND_BENCH,
+    COMPARE = 1 << COMMAND_COMPARE,
+    TRY = 1 << COMMAND_TRY,
+    CHOOSE = 1 << COMMAND_CHOOSE,
+    LIST = 1 << COMMAND_LIST
+};
+
+/* Whose options these are; bench has the others. */
 static const struct {
     const char *name;
     int commands;
 } shared[] = {
-    {"elements", 1 << COMMAND_COMPARE},
-    {"distribution", 1 << COMMAND_COMPARE},
-    {"seed", 1 << COMMAND_COMPARE},
-    {"json", 1 << COMMAND_COMPARE | 1 << COMMAND_TRY | 1 << COMMAND_LIST},
+    {"elements", BENCH | COMPARE | CHOOSE},
+    {"distribution", BENCH | COMPARE | CHOOSE},
+    {"seed", BENCH | COMPARE | CHOOSE},
+    {"json", BENCH | COMPARE | TRY | CHOOSE | LIST},
+    {"ranks", CHOOSE},
+    {"link", CHOOSE},
+    {"latency", CHOOSE},
+    {"share", CHOOSE},
+    {"error", CHOOSE},
+    {"bytes", CHOOSE},
+    {"codecs", CHOOSE},
 };
 
 static bool has_option(enum command command, const char *name)
 {
     for (size_t i = 0; i < SPR_ARRAY_LEN(shared); i++)
-        if (strcmp(shared[i].name, name) == 0 && shared[i].commands >> command & 1)
-            return true;
+        if (strcmp(shared[i].name, name) == 0)
+            return shared[i].commands >> command & 1;
     return command == COMMAND_BENCH;
 }
 
-static const char *const command_names[COMMAND_COUNT] = {"bench", "compare", "try", "list"};
-static const int command_words[COMMAND_COUNT] = {0, 2, 2, 0};
+static const struct {
+    const char *name, *words; /* what it takes */
+    int fewest, most;
+    const char *data; /* usual distributions */
+} commands[COMMAND_COUNT] = {
+    [COMMAND_BENCH] = {"bench", "options only", 0, 0, "normal"},
+    [COMMAND_COMPARE] = {"compare", "two codecs", 2, 2, "normal,laplace,layers"},
+    [COMMAND_TRY] = {"try", "a codec and a file", 2, 2, "normal"},
+    [COMMAND_CHOOSE] = {"choose", "one file, or none", 0, 1, "layers"},
+    [COMMAND_LIST] = {"list", "options only", 0, 0, "normal"},
+};
 
 static void print_help(void)
 {
-    puts("Usage: sparring-codec bench [options]         measure every operation of every codec\n"
-         "       sparring-codec compare A B [options]   two codecs on the same data\n"
-         "       sparring-codec try CODEC FILE          a codec on a gradient: .npy of fp16, fp32\n"
-         "                                              or fp64, raw fp32, a trace; - = standard "
-         "input\n"
-         "       sparring-codec list                    codecs and coders, with their options");
+    puts(
+        "Usage: sparring-codec bench [options]         measure every operation of every codec\n"
+        "       sparring-codec compare A B [options]   two codecs on the same data\n"
+        "       sparring-codec try CODEC FILE          a codec on a gradient: .npy of fp16, fp32\n"
+        "                                              or fp64, raw fp32, a trace; - = standard "
+        "input\n"
+        "       sparring-codec choose [FILE] --ranks N --link RATE [options]\n"
+        "                                              which codec, or none, is the fastest there\n"
+        "       sparring-codec list                    codecs and coders, with their options");
     option_rows_print(rows, ROW_COUNT, 25);
     printf("\nDistributions: %s\n", list_distributions());
     puts("\nThe exit code is 0, 1 after a wrong result or a failure, 2 for wrong usage.");
@@ -263,6 +353,32 @@ static enum options_next complain(int found, char **words)
     return wrong("%s", text);
 }
 
+static bool was_used(int used, const char *name)
+{
+    for (int i = 0; i < ROW_COUNT; i++)
+        if (used >> i & 1 && rows[i].name != NULL && strcmp(rows[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* It needs a job, and one vector. */
+static enum options_next check_choose(const struct options *options, int used)
+{
+    static const char *const of_data[] = {"elements", "distribution", "seed"};
+    int kinds = 0;
+
+    if (options->ranks == 0 || !(options->link_bps > 0))
+        return wrong("choose needs --%s", options->ranks == 0 ? "ranks N" : "link RATE");
+    for (size_t i = 0; options->word_count > 0 && i < SPR_ARRAY_LEN(of_data); i++)
+        if (was_used(used, of_data[i]))
+            return wrong("choose takes --%s, or a file", of_data[i]);
+    for (int i = 0; i < DATA_KINDS; i++)
+        kinds += options->distributions[i];
+    if (options->size_count > 1 || kinds > 1)
+        return wrong("choose takes one %s", kinds > 1 ? "distribution" : "number of elements");
+    return OPTIONS_RUN;
+}
+
 /* What was not said; and only what the command has. */
 static enum options_next complete(struct options *options, int used)
 {
@@ -273,7 +389,7 @@ static enum options_next complete(struct options *options, int used)
     for (int i = 0; i < ROW_COUNT; i++)
         if (used >> i & 1 && rows[i].name != NULL && !has_option(options->command, rows[i].name))
             return wrong("--%s is not an option of %s", rows[i].name,
-                         command_names[options->command]);
+                         commands[options->command].name);
     if (options->size_count == 0) {
         options->size_count = bench && !options->quick ? 3 : 1;
         memcpy(options->sizes, sizes, sizeof(sizes));
@@ -286,7 +402,7 @@ static enum options_next complete(struct options *options, int used)
     for (int i = 0; i < DATA_KINDS; i++)
         any |= options->distributions[i];
     if (!any)
-        take_distribution(options, bench ? "normal" : "normal,laplace,layers");
+        take_distribution(options, commands[options->command].data);
     if (options->thread_count == 0) {
         options->thread_count = pool_cpus() > 1 ? 2 : 1;
         options->threads[0] = 1;
@@ -300,7 +416,7 @@ static enum options_next complete(struct options *options, int used)
     if (options->json != NULL)
         return wrong("--json: this program was built without libjansson");
 #endif
-    return OPTIONS_RUN;
+    return options->command == COMMAND_CHOOSE ? check_choose(options, used) : OPTIONS_RUN;
 }
 
 static enum options_next take_words(struct options *options, int count, char **words)
@@ -308,18 +424,16 @@ static enum options_next take_words(struct options *options, int count, char **w
     int command = 0;
 
     if (count == 0)
-        return wrong("a command is missing: bench, compare, try or list");
-    while (command < COMMAND_COUNT && strcmp(words[0], command_names[command]) != 0)
+        return wrong("a command is missing: bench, compare, try, choose or list");
+    while (command < COMMAND_COUNT && strcmp(words[0], commands[command].name) != 0)
         command++;
     if (command == COMMAND_COUNT)
-        return wrong("unknown command '%s'; there is bench, compare, try and list", words[0]);
+        return wrong("unknown command '%s'; there is bench, compare, try, choose and list",
+                     words[0]);
     options->command = (enum command)command;
-    if (count - 1 != command_words[command])
-        return wrong("%s takes %s, not %d word%s", words[0],
-                     command == COMMAND_COMPARE ? "two codecs"
-                     : command == COMMAND_TRY   ? "a codec and a file"
-                                                : "options only",
-                     count - 1, spr_plural((uint64_t)(count - 1)));
+    if (count - 1 < commands[command].fewest || count - 1 > commands[command].most)
+        return wrong("%s takes %s, not %d word%s", words[0], commands[command].words, count - 1,
+                     spr_plural((uint64_t)(count - 1)));
     for (int i = 1; i < count; i++)
         options->words[options->word_count++] = words[i];
     return OPTIONS_RUN;
@@ -362,7 +476,8 @@ enum options_next options_parse(struct options *options, int argc, char **argv)
     if (words == NULL)
         return wrong("out of memory");
     memcpy(words, argv, (size_t)argc * sizeof *words);
-    *options = (struct options){.seed = 1, .argc = argc, .argv = argv};
+    *options =
+        (struct options){.seed = 1, .share = 1, .latency = 50e-6, .argc = argc, .argv = argv};
     next = parse_words(options, argc, words);
     free(words);
     return next;

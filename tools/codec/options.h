@@ -11,7 +11,14 @@
 
 #include "tools/codec/data.h"
 
-enum command { COMMAND_BENCH, COMMAND_COMPARE, COMMAND_TRY, COMMAND_LIST, COMMAND_COUNT };
+enum command {
+    COMMAND_BENCH,
+    COMMAND_COMPARE,
+    COMMAND_TRY,
+    COMMAND_CHOOSE,
+    COMMAND_LIST,
+    COMMAND_COUNT
+};
 
 enum { MAX_SIZES = 16, MAX_DENSITIES = 16, MAX_THREAD_COUNTS = 8, MAX_WORDS = 2 };
 
@@ -31,6 +38,11 @@ struct options {
     int triples;
     double seconds; /* of an operation, at most */
     uint64_t seed;
+    /* Of choose: */
+    int ranks, share; /* share: ranks on a CPU */
+    double link_bps, latency;
+    double error, bytes;          /* at most; 0: any */
+    const char *codecs;           /* separated by ';' */
     const char *csv, *json, *svg; /* NULL: not wanted */
     char **argv;
     int argc;

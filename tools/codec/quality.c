@@ -4,7 +4,9 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "tools/codec/operations.h"
+#include "tools/codec/predict.h"
 
 enum { STEPS = 7, MOST_SUBJECTS = 4 };
 
@@ -47,6 +49,12 @@ static int ascending(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+static double median(double times[STEPS])
+{
+    qsort(times, STEPS, sizeof(*times), ascending);
+    return times[STEPS / 2];
+}
+
 spr_status quality_times(struct subject *const *subjects, int count, const float *x, float *decoded,
                          struct quality *qualities, struct spr_error *error)
 {
@@ -64,10 +72,77 @@ spr_status quality_times(struct subject *const *subjects, int count, const float
             decode[i][step] = (double)(spr_monotonic_ns() - middle) * 1e-3;
         }
     for (int i = 0; i < count; i++) {
-        qsort(encode[i], STEPS, sizeof(double), ascending);
-        qsort(decode[i], STEPS, sizeof(double), ascending);
-        qualities[i].encode_us = encode[i][STEPS / 2];
-        qualities[i].decode_us = decode[i][STEPS / 2];
+        qualities[i].encode_us = median(encode[i]);
+        qualities[i].decode_us = median(decode[i]);
     }
     return SPR_OK;
+}
+
+/* About `entries` of n positions, at random. Returns how many. */
+static size_t random_support(uint32_t *index, size_t n, double entries)
+{
+    struct spr_rng rng = {.seed = 1};
+    double part = entries / (double)n;
+    size_t count = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (spr_rng_double(&rng) < part)
+            index[count++] = (uint32_t)i;
+    return count;
+}
+
+/* On one thread, `decoded` having room for all. */
+static spr_status time_sum(struct subject *subject, const struct spr_codec_step *step,
+                           float *decoded, struct quality_sum *sum, struct spr_error *error)
+{
+    double encode[STEPS], decode[STEPS];
+    size_t bytes = 0;
+
+    for (int i = -1; i < STEPS; i++) { /* one to warm up */
+        uint64_t begin = spr_monotonic_ns();
+        bytes = wire_encode(&subject->wire, step);
+        uint64_t middle = spr_monotonic_ns();
+        spr_status status = wire_decode(&subject->wire, decoded, error);
+        if (status != SPR_OK)
+            return status;
+        encode[i < 0 ? 0 : i] = (double)(middle - begin) * 1e-3;
+        decode[i < 0 ? 0 : i] = (double)(spr_monotonic_ns() - middle) * 1e-3;
+    }
+    *sum = (struct quality_sum){bytes, median(encode), median(decode)};
+    return SPR_OK;
+}
+
+/* As collectives send it: dense ones in the type of the step, the others as fp32. */
+spr_status quality_sum(struct subject *subject, int ranks, struct quality_sum *sum,
+                       struct spr_error *error)
+{
+    size_t n = subject->lists ? subject->n : subject->entries, bytes = n * sizeof(float);
+    float *values = spr_pages_alloc(bytes), *decoded = spr_pages_alloc(bytes);
+    uint32_t *index = spr_pages_alloc(n * sizeof(*index));
+    struct spr_codec_step step = {
+        .dense = !subject->lists,
+        .vector = values,
+        .value = values,
+        .index = index,
+        .count = n,
+        .vtype = spr_codec_is_dense(subject->codec) ? subject->wire.vtype : SPR_V_FP32,
+    };
+    spr_status status;
+
+    if (!values || !decoded || !index) {
+        status = spr_error_set(error, SPR_ERR_NOMEM, -1, "no memory for %zu elements", n);
+        goto out;
+    }
+    for (size_t i = 0; i < n; i++)
+        values[i] = 1;
+    if (subject->lists)
+        step.count =
+            random_support(index, n, union_entries((double)n, (double)subject->entries, ranks));
+    (void)wire_place(&subject->wire, n);
+    status = time_sum(subject, &step, decoded, sum, error);
+out:
+    spr_pages_free(values, bytes);
+    spr_pages_free(decoded, bytes);
+    spr_pages_free(index, n * sizeof(*index));
+    return status;
 }

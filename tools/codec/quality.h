@@ -24,4 +24,14 @@ spr_status quality_of(struct subject *subject, const float *x, float *decoded,
 spr_status quality_times(struct subject *const *subjects, int count, const float *x, float *decoded,
                          struct quality *qualities, struct spr_error *error);
 
+/* What comes back of the step that was encoded last: the sum over ranks, if each one selects as
+ * many elements as this one, independently and uniformly. */
+struct quality_sum {
+    size_t bytes;
+    double encode_us, decode_us; /* of all of it; medians */
+};
+/* Forgets the step: to be called after the others. NOMEM. */
+spr_status quality_sum(struct subject *subject, int ranks, struct quality_sum *sum,
+                       struct spr_error *error);
+
 #endif

@@ -38,6 +38,8 @@ static size_t encode_rounds(struct subject *subject, struct spr_codec_step *step
     size_t bytes = 0;
 
     spr_error_clear(&subject->error);
+    subject->rounds = 0;
+    subject->entries = 0;
     if (!subject->product)
         subject->product = spr_pages_alloc(subject->n * sizeof(float));
     if (!subject->product) {
@@ -47,6 +49,8 @@ static size_t encode_rounds(struct subject *subject, struct spr_codec_step *step
     do {
         (void)wire_place(&subject->wire, step->count);
         bytes += wire_encode(&subject->wire, step);
+        subject->rounds++;
+        subject->entries += step->count;
         (void)wire_decode(&subject->wire, step->sum, &subject->error); /* for subject_decode() */
     } while (spr_codec_next(subject->codec, subject->product, step));
     return bytes;
@@ -60,9 +64,12 @@ size_t subject_encode(struct subject *subject, const float *x)
 
     if (spr_codec_begin_at(subject->codec, x, &place, &step) != SPR_OK)
         return 0; /* only while another step runs */
-    size_t bytes = step.sum ? encode_rounds(subject, &step) : wire_encode(&subject->wire, &step);
+    subject->rounds = 1;
+    subject->lists = !step.sum && !step.dense;
+    subject->entries = step.dense ? subject->n : step.count;
+    subject->bytes = step.sum ? encode_rounds(subject, &step) : wire_encode(&subject->wire, &step);
     spr_codec_commit(subject->codec);
-    return bytes;
+    return subject->bytes;
 }
 
 spr_status subject_decode(struct subject *subject, float *out, struct spr_error *error)

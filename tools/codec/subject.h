@@ -12,8 +12,13 @@ struct subject {
     size_t n;
     spr_codec *codec;
     struct wire wire;
-    float *product;         /* n: what a codec has made of sums; NULL: nothing so far */
-    struct spr_error error; /* why it has made nothing of the last step */
+    float *product; /* n: what a codec has made of sums; NULL: nothing so far */
+    /* Of the last step: */
+    struct spr_error error; /* why sums have made nothing of it */
+    int rounds;             /* of sums, one after the other; 1 without */
+    bool lists;             /* indices and values were sent, else values only */
+    size_t entries;         /* values that were sent, in all rounds */
+    size_t bytes;           /* on the wire, likewise */
 };
 
 /* rows: of the matrix that the vector is, 0: none (tools/matrix_layout.h). INVALID: `spec` is no
