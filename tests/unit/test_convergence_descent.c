@@ -234,29 +234,35 @@ static void topk_without_feedback_climbs(void **state)
 
 /* ---- Momentum and decay ---- */
 
-/* The same gradients for a codec with a velocity and for momentum SGD with a rate of 1: what the
- * weights differ by is the residual, to the part of them that is returned. */
-static double beyond_the_residual(const char *spec)
+enum rates { CONSTANT, FALLING, FALLING_UNTOLD /* to the codec */ };
+
+/* The same gradients for a codec and for SGD: what the weights differ by is rate x residual, to the
+ * part of them that is returned. */
+static double beyond_the_residual(const char *spec, double momentum, enum rates rates)
 {
     static float gradient[N], sent[N];
     static double velocity[N], exact[N], weights[N];
     spr_codec *codec = make(spec, N, 1);
-    double beyond = 0, all = 0;
+    double beyond = 0, all = 0, rate = 1;
 
     memset(velocity, 0, sizeof velocity);
     memset(exact, 0, sizeof exact);
     memset(weights, 0, sizeof weights);
     for (int s = 0; s < 200; s++) {
+        if (rates != CONSTANT)
+            rate = 1 / (1 + s / 20.0);
+        if (rates == FALLING)
+            assert_int_equal(spr_codec_set_learning_rate(codec, rate), SPR_OK);
         data_fill(DATA_NORMAL, gradient, N, &rng);
         step_of(codec, 0, gradient, sent);
         for (size_t i = 0; i < N; i++) {
-            velocity[i] = 0.9 * velocity[i] + (double)gradient[i];
-            exact[i] += velocity[i];
-            weights[i] += (double)sent[i];
+            velocity[i] = momentum * velocity[i] + (double)gradient[i];
+            exact[i] += rate * velocity[i];
+            weights[i] += rate * (double)sent[i];
         }
     }
     for (size_t i = 0; i < N; i++) {
-        beyond += pow(exact[i] - weights[i] - (double)spr_codec_residual(codec)[i], 2);
+        beyond += pow(exact[i] - weights[i] - rate * (double)spr_codec_residual(codec)[i], 2);
         all += pow(exact[i], 2);
     }
     spr_codec_destroy(codec);
@@ -270,9 +276,28 @@ static void momentum_before_the_codec_is_that_of_sgd_but_for_the_residual(void *
 
     (void)state;
     for (size_t c = 0; c < SPR_ARRAY_LEN(specs); c++)
-        if (!(beyond_the_residual(specs[c]) < 1e-5))
-            fail_msg("%s: %g", specs[c], beyond_the_residual(specs[c]));
-    assert_true(beyond_the_residual("dgc:ratio=10%") > 0.05); /* masking forgets */
+        if (!(beyond_the_residual(specs[c], 0.9, CONSTANT) < 1e-5))
+            fail_msg("%s: %g", specs[c], beyond_the_residual(specs[c], 0.9, CONSTANT));
+    assert_true(beyond_the_residual("dgc:ratio=10%", 0.9, CONSTANT) > 0.05); /* masking forgets */
+}
+
+static void with_a_rate_that_falls_the_residual_keeps_its_weight(void **state)
+{
+    static const struct {
+        const char *spec;
+        double momentum;
+    } cases[] = {{"topk:ratio=1%", 0}, {"adaptive:ratio=1%", 0},
+                 {"sign", 0},          {"block:ratio=5%+int8", 0},
+                 {"onebit", 0.9},      {"dgc:ratio=10%,masking=off", 0.9}};
+
+    (void)state;
+    for (size_t c = 0; c < SPR_ARRAY_LEN(cases); c++) {
+        double told = beyond_the_residual(cases[c].spec, cases[c].momentum, FALLING);
+        double untold = beyond_the_residual(cases[c].spec, cases[c].momentum, FALLING_UNTOLD);
+
+        if (!(told < 1e-5 && untold > 1e3 * told))
+            fail_msg("%s: %g when it is told the rate, %g when not", cases[c].spec, told, untold);
+    }
 }
 
 /* Noise of the standard deviation 1, a constant rate. */
@@ -345,6 +370,7 @@ int main(void)
         cmocka_unit_test(signs_without_feedback_stay_on_a_line),
         cmocka_unit_test(topk_without_feedback_climbs),
         cmocka_unit_test(momentum_before_the_codec_is_that_of_sgd_but_for_the_residual),
+        cmocka_unit_test(with_a_rate_that_falls_the_residual_keeps_its_weight),
         cmocka_unit_test(momentum_before_the_codec_bears_a_higher_rate),
         cmocka_unit_test(momentum_before_the_codec_holds_more_back),
         cmocka_unit_test(decay_forgets_what_feedback_sends_late),
