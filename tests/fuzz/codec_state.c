@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * Saved states of codecs (compress/codec_state.c). Input: mode (bit 0: right magic, version, length
- * and checksum; bit 1: into a codec of low rank, else into one with a velocity), the state.
+ * and checksum; bits 1 and 2: into which codec), the state.
  */
 #include <stdlib.h>
 
@@ -11,25 +11,39 @@
 
 #define ELEMENTS 50
 #define START 16 /* of the matrix, which begins at element 5 */
-#define HEADER_BYTES 48
+#define HEADER_BYTES 56
 #define RECORD_BYTES 24
 #define STATE_BYTES (HEADER_BYTES + 3 * RECORD_BYTES + 2 * 4 * ELEMENTS + 4 * START)
 
 static const spr_layout layout[] = {
     {7, "a", 0, 2, 2}, {3, "b", 4, 1, 1}, {1000, "c", 5, 5, 9}, /* in the order of offsets */
 };
-enum { MATRIX = 2 }; /* of them, in any order */
+enum { MATRIX = 2 /* of them, in any order */, TARGETS = 3 };
+/* With a velocity, of a low rank, with ratios of its own: the latter two have starts. */
+static const char *const specs[TARGETS] = {"dgc:ratio=50%", "powersgd:rank=1",
+                                           "adaptive:ratio=50%"};
 static struct {
     spr_codec *codec;
     uint8_t base[STATE_BYTES]; /* the state before each input */
     size_t bytes;
-} targets[2];
+} targets[TARGETS];
+
+static float *start_of(spr_codec *codec, size_t p, size_t *floats)
+{
+    *floats = 0;
+    if (codec->lowrank.state && p == MATRIX)
+        return spr_lowrank_start(&codec->lowrank, MATRIX, floats);
+    if (codec->adapt.count == 0)
+        return NULL;
+    *floats = sizeof(struct spr_adapt_memory) / sizeof(float);
+    return (float *)&codec->adapt.parts[p].memory;
+}
 
 static void prepare(void)
 {
-    for (int t = 0; t < 2 && !targets[t].codec; t++) {
+    for (int t = 0; t < TARGETS && !targets[t].codec; t++) {
         spr_codec *codec;
-        if (spr_codec_create(t ? "powersgd:rank=1" : "dgc:ratio=50%", layout, 3, &codec))
+        if (spr_codec_create(specs[t], layout, 3, &codec))
             abort();
         for (size_t i = 0; i < ELEMENTS; i++) {
             codec->residual[i] = (float)i - 5.5f;
@@ -51,7 +65,7 @@ static uint64_t word(const uint8_t *at)
 
 static void repair(uint8_t *state, size_t bytes)
 {
-    static const uint32_t start[2] = {0x53525053u, 4};
+    static const uint32_t start[2] = {0x53525053u, 5};
     const uint64_t length = bytes;
 
     if (bytes < HEADER_BYTES)
@@ -62,8 +76,8 @@ static void repair(uint8_t *state, size_t bytes)
     memcpy(state + 32, &crc, 4);
 }
 
-/* What an accepted state says, read the plain way. start: as it is if there is none. */
-static void expect(const uint8_t *state, size_t bytes, float vector[2][ELEMENTS], float *start)
+/* What an accepted state says, read the plain way, against the codec that has accepted it. */
+static void expect(spr_codec *codec, const uint8_t *state, size_t bytes, float vector[2][ELEMENTS])
 {
     uint64_t parameters = word(state + 16), at = HEADER_BYTES + RECORD_BYTES * parameters;
 
@@ -78,10 +92,13 @@ static void expect(const uint8_t *state, size_t bytes, float vector[2][ELEMENTS]
         for (size_t p = 0; p < 3; p++) {
             if (layout[p].id != id)
                 continue;
-            if (starts && p == MATRIX && floats == START)
-                memcpy(start, state + at, floats * 4);
-            if (starts)
+            if (starts) {
+                size_t own;
+                const float *now = start_of(codec, p, &own);
+
+                FUZZ_CHECK(own != floats || own == 0 || memcmp(now, state + at, own * 4) == 0);
                 continue;
+            }
             FUZZ_CHECK(floats == layout[p].rows * layout[p].columns);
             memcpy(vector[i / parameters] + layout[p].offset, state + at, floats * 4);
         }
@@ -95,19 +112,11 @@ static void check_accepted(spr_codec *codec, const uint8_t *state, size_t bytes,
                            const uint8_t *again, size_t n)
 {
     uint8_t twice[STATE_BYTES];
-    float expected[2][ELEMENTS], start[START];
-    size_t floats = 0;
-    const float *now = NULL;
+    float expected[2][ELEMENTS];
 
-    if (codec->lowrank.state) {
-        now = spr_lowrank_start(&codec->lowrank, MATRIX, &floats);
-        FUZZ_CHECK(floats == START);
-        memcpy(start, now, sizeof start);
-    }
-    expect(state, bytes, expected, start);
+    expect(codec, state, bytes, expected);
     FUZZ_CHECK(memcmp(codec->residual, expected[0], sizeof expected[0]) == 0);
     FUZZ_CHECK(!codec->velocity || memcmp(codec->velocity, expected[1], sizeof expected[1]) == 0);
-    FUZZ_CHECK(!now || memcmp(now, start, sizeof start) == 0);
     FUZZ_CHECK(spr_codec_load(codec, again, n) == SPR_OK);
     FUZZ_CHECK(spr_codec_save(codec, twice, &n) == SPR_OK);
     FUZZ_CHECK(memcmp(again, twice, n) == 0);
@@ -121,9 +130,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     prepare();
     uint8_t mode = fuzz_u8(&in);
-    spr_codec *codec = targets[mode >> 1 & 1].codec;
-    const uint8_t *base = targets[mode >> 1 & 1].base;
-    size_t base_bytes = targets[mode >> 1 & 1].bytes;
+    size_t t = (mode >> 1 & 3u) % TARGETS;
+    spr_codec *codec = targets[t].codec;
+    const uint8_t *base = targets[t].base;
+    size_t base_bytes = targets[t].bytes;
     FUZZ_CHECK(spr_codec_load(codec, base, base_bytes) == SPR_OK);
     size_t bytes = in.left;
     uint8_t *state = fuzz_rest(&in);
@@ -157,8 +167,10 @@ void fuzz_seeds(void)
     static struct fuzz_seed s;
 
     prepare();
-    static const char *const whole[] = {"whole", "repaired", "whole_lowrank", "repaired_lowrank"};
-    for (unsigned mode = 0; mode < 4; mode++) {
+    static const char *const whole[] = {"whole",          "repaired",
+                                        "whole_lowrank",  "repaired_lowrank",
+                                        "whole_adaptive", "repaired_adaptive"};
+    for (unsigned mode = 0; mode < 2 * TARGETS; mode++) {
         fuzz_put_u8(&s, mode);
         fuzz_put(&s, targets[mode >> 1].base, targets[mode >> 1].bytes);
         fuzz_emit_seed(whole[mode], &s);
