@@ -10,6 +10,8 @@
  *   +-----------------------------------+-----------------+-----------------+
  *   | CRC-32C         | vectors         | threshold       | age             | 48
  *   +-----------------+-----------------+-----------------+-----------------+
+ *   | learning rate, fp64               | 56
+ *   +-----------------------------------+-----------------------------------+
  *   | id                                | elements                          | per parameter, ids
  *   +-----------------------------------+-----------------------------------+ ascending
  *   | start                             |
@@ -18,7 +20,8 @@
  *   +-----------------------------------
  *   | velocity, likewise, if there are two vectors
  *   +-----------------------------------
- *   | of each parameter in turn `start` floats: where the next step of a low rank starts
+ *   | of each parameter in turn `start` floats: where the next step of a low rank starts, or what
+ *   | "adaptive" has learned (struct spr_adapt_memory)
  *   +-----------------------------------
  *
  * The CRC covers all but itself. The number of steps that were committed decides what the next
