@@ -67,8 +67,9 @@ void spr_codec_take_rate(spr_codec *codec)
 {
     bool known = codec->residual_rate > 0;
 
-    if (codec->rate < codec->residual_rate || codec->rate > codec->residual_rate) {
-        convert(codec, codec->rate > 0 ? codec->rate : codec->residual_rate);
+    if (codec->rate > 0 &&
+        (codec->rate < codec->residual_rate || codec->rate > codec->residual_rate)) {
+        convert(codec, codec->rate);
         if (known)
             spr_adapt_forget_norms(&codec->adapt);
     }

@@ -270,6 +270,45 @@ static void a_state_of_another_budget_stays_within_this_one(void **state)
     spr_codec_destroy(small);
 }
 
+/* At any step, where the rate is not told again, too. */
+static void a_saved_state_goes_on_as_if_nothing_had_happened(void **state)
+{
+    static float gradient[N];
+    struct spr_codec_step step, again;
+
+    (void)state;
+    for (int cut = 1; cut < 12; cut++) {
+        const char *spec = "adaptive:ratio=2%,calm=0.5%,every=5";
+        spr_codec *codec = make(spec), *other = make(spec);
+        size_t bytes = 0;
+
+        assert_int_equal(spr_codec_set_learning_rate(codec, 0.1), SPR_OK);
+        for (int i = 0; i < cut; i++) {
+            fill(gradient, 1);
+            step_of(codec, gradient);
+        }
+        assert_int_equal(spr_codec_save(codec, NULL, &bytes), SPR_ERR_TOO_SMALL);
+        char *saved = malloc(bytes);
+        assert_int_equal(spr_codec_save(codec, saved, &bytes), SPR_OK);
+        assert_int_equal(spr_codec_load(other, saved, bytes), SPR_OK);
+        for (int i = cut; i < 15; i++) {
+            fill(gradient, 1);
+            assert_int_equal(spr_codec_begin(codec, gradient, &step), SPR_OK);
+            assert_int_equal(spr_codec_begin(other, gradient, &again), SPR_OK);
+            if (step.count != again.count)
+                fail_msg("saved before step %d, step %d: %zu entries, not %zu", cut, i, again.count,
+                         step.count);
+            assert_memory_equal(step.index, again.index, step.count * sizeof(*step.index));
+            assert_memory_equal(step.value, again.value, step.count * sizeof(*step.value));
+            spr_codec_commit(codec);
+            spr_codec_commit(other);
+        }
+        free(saved);
+        spr_codec_destroy(codec);
+        spr_codec_destroy(other);
+    }
+}
+
 /* Budgets below the number of parameters, parameters of one element, and of none. */
 static void any_layout_works(void **state)
 {
@@ -320,6 +359,7 @@ int main(void)
         cmocka_unit_test(a_warmup_is_a_budget_that_falls),
         cmocka_unit_test(what_is_not_finite_is_sent),
         cmocka_unit_test(a_state_of_another_budget_stays_within_this_one),
+        cmocka_unit_test(a_saved_state_goes_on_as_if_nothing_had_happened),
         cmocka_unit_test(any_layout_works),
     };
 
