@@ -24,8 +24,20 @@ void spr_adapt_reset(struct spr_adapt *a)
             .offset = a->parts[i].offset,
             .elements = a->parts[i].elements,
         };
-    a->ratio = 0;
     a->again = false;
+}
+
+bool spr_adapt_is_for(const struct spr_adapt *a, double ratio)
+{
+    float wanted = (float)ratio;
+
+    for (size_t i = 0; i < a->count; i++) {
+        float budget = a->parts[i].memory.budget;
+
+        if (a->parts[i].elements > 0 && !(budget >= wanted && budget <= wanted))
+            return false;
+    }
+    return true;
 }
 
 size_t spr_adapt_most(const struct spr_adapt *a, double ratio)
@@ -213,6 +225,7 @@ void spr_adapt_decide(struct spr_adapt *a, const struct spr_adapt_options *o)
         struct spr_adapt_part *p = &a->parts[i];
         double least = p->elements > 0 ? 1 / (double)p->elements : 1;
         p->memory.ratio = (float)fmax(least, needed(p, high));
+        p->memory.budget = (float)o->ratio;
     }
 }
 

@@ -46,8 +46,9 @@ struct spr_adapt_options {
 
 /* What is known of a parameter, the same after a restart. */
 struct spr_adapt_memory {
-    float ratio; /* part of its elements that is sent; 0: nothing is known */
-    float norm;  /* of its gradients, smoothed */
+    float ratio;  /* part of its elements that is sent; 0: nothing is known */
+    float norm;   /* of its gradients, smoothed */
+    float budget; /* ratio of all elements for which that was decided; 0: it was not */
 };
 
 struct spr_adapt_part {
@@ -63,7 +64,6 @@ struct spr_adapt {
     struct spr_adapt_part *parts; /* ascending, without gaps */
     size_t count;
     double error; /* that was found last */
-    double ratio; /* of the step before; 0: there was none */
     bool again;   /* look in the next step, whatever its number */
 };
 
@@ -71,6 +71,8 @@ struct spr_adapt {
 void spr_adapt_reset(struct spr_adapt *a);
 /* The norms that were learned say nothing any more. */
 void spr_adapt_forget_norms(struct spr_adapt *a);
+/* Were the ratios of all parts decided for this budget? */
+bool spr_adapt_is_for(const struct spr_adapt *a, double ratio);
 /* Entries of all parts at most, where each has at least one. */
 size_t spr_adapt_most(const struct spr_adapt *a, double ratio);
 /* Read samples. x: what is selected from, or, with feedback, NULL: the residual once it has

@@ -93,15 +93,13 @@ size_t spr_codec_adapt_workspace(const spr_codec *codec, double ratio)
     return bytes;
 }
 
-/* A ratio that has changed, by warm-up, is another budget. */
+/* Another ratio, by schedule, warm-up or a state of another codec, is another budget. */
 static void decide(spr_codec *codec, const struct spr_select *s, double ratio)
 {
     struct spr_adapt_options o = *(const struct spr_adapt_options *)(const void *)codec->options;
     struct spr_adapt *a = &codec->adapt;
-    bool other = a->ratio > 0 && (a->ratio < ratio || a->ratio > ratio);
 
-    a->ratio = ratio;
-    if (s->step % (uint64_t)o.every != 0 && !other && !a->again)
+    if (s->step % (uint64_t)o.every != 0 && !a->again && spr_adapt_is_for(a, ratio))
         return;
     o.ratio = ratio;
     spr_adapt_look(a, s->feedback, s->x, s->seed, s->step);

@@ -270,7 +270,7 @@ static void a_state_of_another_budget_stays_within_this_one(void **state)
     spr_codec_destroy(small);
 }
 
-/* At any step, where the rate is not told again, too. */
+/* At any step: at the first one of another ratio, and where the rate is not told again, too. */
 static void a_saved_state_goes_on_as_if_nothing_had_happened(void **state)
 {
     static float gradient[N];
@@ -278,7 +278,7 @@ static void a_saved_state_goes_on_as_if_nothing_had_happened(void **state)
 
     (void)state;
     for (int cut = 1; cut < 12; cut++) {
-        const char *spec = "adaptive:ratio=2%,calm=0.5%,every=5";
+        const char *spec = "adaptive:ratio=2%,calm=0.5%,every=5,warmup=3";
         spr_codec *codec = make(spec), *other = make(spec);
         size_t bytes = 0;
 
