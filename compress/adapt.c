@@ -97,7 +97,7 @@ static void keep(struct spr_adapt_part *p, const struct table *t)
         size_t bin = spr_min_size(top - key, SPR_ADAPT_BINS - 1);
 
         p->count[bin] += (float)t->count[key];
-        p->energy[bin] += (float)t->energy[key];
+        p->energy[bin] += t->energy[key];
         p->total += t->energy[key];
     }
 }
@@ -174,7 +174,7 @@ static double needed(const struct spr_adapt_part *p, double error)
     double left = p->total, allowed = error * error * p->total, entries = 0;
 
     for (size_t b = 0; b < SPR_ADAPT_BINS && left > allowed; b++) {
-        double energy = (double)p->energy[b], part = 1;
+        double energy = p->energy[b], part = 1;
 
         if (energy > 0)
             part = fmin(1, (left - allowed) / energy);

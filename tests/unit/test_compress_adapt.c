@@ -190,6 +190,31 @@ static void no_parameter_starves(void **state)
     assert_true(worst[0] == 1 && worst[1] < 0.95);
 }
 
+/* Squares of very small or large elements are no floats. */
+static void the_scale_of_a_parameter_does_not_matter(void **state)
+{
+    enum { EACH = 4000, COUNT = 4, ALL = COUNT * EACH };
+    static const float scales[COUNT] = {1e-30f, 1e-24f, 1, 1e25f};
+    static float gradient[ALL];
+    spr_layout scaled[COUNT];
+    spr_codec *codec = NULL;
+    struct spr_codec_step step;
+
+    (void)state;
+    data_fill(DATA_NORMAL, gradient, EACH, &rng);
+    for (size_t p = COUNT; p-- > 0;) {
+        scaled[p] = (spr_layout){.id = p, .offset = p * EACH, .rows = EACH, .columns = 1};
+        for (size_t i = 0; i < EACH; i++)
+            gradient[p * EACH + i] = gradient[i] * scales[p];
+    }
+    assert_int_equal(spr_codec_create("adaptive:ratio=5%", scaled, COUNT, &codec), SPR_OK);
+    assert_int_equal(spr_codec_begin(codec, gradient, &step), SPR_OK);
+    spr_codec_commit(codec);
+    for (size_t p = 0; p < COUNT; p++)
+        assert_true(fabs((double)codec->adapt.parts[p].memory.ratio - 0.05) < 0.005);
+    spr_codec_destroy(codec);
+}
+
 static void outside_of_critical_phases_calm_is_the_budget(void **state)
 {
     static float gradient[N];
@@ -355,6 +380,7 @@ int main(void)
         cmocka_unit_test(every_parameter_has_the_same_error_within_the_budget),
         cmocka_unit_test(no_more_is_sent_than_an_error_takes),
         cmocka_unit_test(no_parameter_starves),
+        cmocka_unit_test(the_scale_of_a_parameter_does_not_matter),
         cmocka_unit_test(outside_of_critical_phases_calm_is_the_budget),
         cmocka_unit_test(a_warmup_is_a_budget_that_falls),
         cmocka_unit_test(what_is_not_finite_is_sent),
