@@ -107,7 +107,8 @@ static void learn_norm(struct spr_adapt_part *p, double norm)
 {
     double mean = (double)p->memory.norm;
 
-    p->critical = !(mean > 0) || fabs(norm - mean) * CRITICAL_CHANGE > mean;
+    /* Zero after zero is in line. */
+    p->critical = !(fabs(norm - mean) * CRITICAL_CHANGE <= mean);
     p->memory.norm = (float)(p->critical ? norm : mean + (norm - mean) / SMOOTHED);
 }
 

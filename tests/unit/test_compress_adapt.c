@@ -215,6 +215,23 @@ static void the_scale_of_a_parameter_does_not_matter(void **state)
     spr_codec_destroy(codec);
 }
 
+/* Of its norm of zero there is nothing to learn. */
+static void a_frozen_parameter_is_calm(void **state)
+{
+    static float gradient[N];
+    spr_codec *codec = make("adaptive:ratio=4%,calm=1%,every=2");
+
+    (void)state;
+    for (int step = 0; step < 4; step++) {
+        fill(gradient, 1);
+        memset(gradient + layout[6].offset, 0, LARGE * sizeof(float));
+        size_t count = step_of(codec, gradient);
+        double others = step < 2 ? 0.04 : 0.01;
+        assert_true((double)count < others * (N - LARGE) + 0.01 * LARGE + PARAMETERS);
+    }
+    spr_codec_destroy(codec);
+}
+
 static void outside_of_critical_phases_calm_is_the_budget(void **state)
 {
     static float gradient[N];
@@ -381,6 +398,7 @@ int main(void)
         cmocka_unit_test(no_more_is_sent_than_an_error_takes),
         cmocka_unit_test(no_parameter_starves),
         cmocka_unit_test(the_scale_of_a_parameter_does_not_matter),
+        cmocka_unit_test(a_frozen_parameter_is_calm),
         cmocka_unit_test(outside_of_critical_phases_calm_is_the_budget),
         cmocka_unit_test(a_warmup_is_a_budget_that_falls),
         cmocka_unit_test(what_is_not_finite_is_sent),
