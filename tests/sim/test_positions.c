@@ -217,6 +217,31 @@ static void ranks_at_different_steps_are_told(void **state)
     }
 }
 
+/* Their positions are not the same. Nothing is lost, and the ratio holds for the next new step. */
+static void ranks_with_different_ratios_are_told(void **state)
+{
+    struct world w;
+
+    (void)state;
+    make(&w, 3, "random:ratio=3%+fp16");
+    draw(3);
+    assert_int_equal(spr_codec_set_ratio(codec[1], 0.01), SPR_OK);
+    for (int r = 0; r < 3; r++) {
+        memcpy(before[r], gradient[r], sizeof(before[r]));
+        assert_int_equal(post(&w, r, SPR_SUM, NULL), SPR_OK);
+    }
+    run(&w);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(w.results[r], SPR_ERR_MISMATCH);
+        assert_memory_equal(spr_codec_residual(codec[r]), before[r], sizeof(before[r]));
+        spr_codec_drop(codec[r]);
+        assert_int_equal(spr_codec_set_ratio(codec[r], 0.01), SPR_OK);
+    }
+    draw(3);
+    step(&w, SPR_SUM, NULL);
+    unmake(&w);
+}
+
 /* A rank dies at any moment of a step, which some of the others may not have begun yet. These are
  * at the same step afterwards, whether they do it again or drop it. */
 static void after_a_death_all_are_at_the_same_step(void **state)
@@ -274,4 +299,5 @@ static void after_a_death_all_are_at_the_same_step(void **state)
 CODEC_WORLD_MAIN(cmocka_unit_test(sums_are_those_of_lists),
                  cmocka_unit_test(bytes_are_the_ratio_of_those_of_a_dense_sum),
                  cmocka_unit_test(ranks_at_different_steps_are_told),
+                 cmocka_unit_test(ranks_with_different_ratios_are_told),
                  cmocka_unit_test(after_a_death_all_are_at_the_same_step))
