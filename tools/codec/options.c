@@ -272,7 +272,7 @@ static const struct option_row rows[] = {
     {"error", 0, "E", take_error, "no codec whose step has a larger relative error"},
     {"bytes", 0, "RATIO", take_bytes, "no codec that sends a larger part of what dense sends"},
     {"codecs", 0, "LIST", take_codecs,
-     "instead of the usual ones, with ; between them:\n'int8;topk:ratio=1%,index=auto+fp16'"},
+     "instead of the usual ones, with ; between them:\n'int8;topk:ratio=1%,feedback=off+fp16'"},
     {NULL, 0, NULL, NULL, "Output"},
     {"csv", 0, "FILE", take_csv, "also write the rows as CSV; - = standard output"},
     {"json", 0, "FILE", take_json, "also write JSON; - = standard output"},
