@@ -76,8 +76,8 @@ void spr_adapt_forget_norms(struct spr_adapt *a);
 bool spr_adapt_is_for(const struct spr_adapt *a, double ratio);
 /* Entries of all parts at most, where each has at least one. */
 size_t spr_adapt_most(const struct spr_adapt *a, double ratio);
-/* Read samples. x: what is selected from, or, with feedback, NULL: the residual once it has
- * absorbed f->gradient, which is not done here. gradient: for its norm. */
+/* Read samples of the residual as it will be when it has absorbed the gradient, which is not done
+ * here; f NULL: of the gradient alone. */
 void spr_adapt_look(struct spr_adapt *a, const struct spr_feedback *f, const float *gradient,
                     uint64_t seed, uint64_t step);
 /* From that, each memory.ratio. */

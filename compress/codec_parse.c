@@ -160,7 +160,10 @@ static spr_status parse_coder(struct parser *p, const char *start, const struct 
     if (*p->at != ':')
         return SPR_OK;
     p->at++;
-    return parse_options(p, c->name, c->options, c->option_count, p->codec->coder_options);
+    spr_status status =
+        parse_options(p, c->name, c->options, c->option_count, p->codec->coder_options);
+    const char *why = status == SPR_OK && c->refuse ? c->refuse(p->codec->coder_options) : NULL;
+    return why ? fail(p, start, "impossible options of", c->name, why) : status;
 }
 
 static spr_status parse_stage(struct parser *p)

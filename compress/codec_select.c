@@ -57,21 +57,27 @@ static size_t ratio_at(const spr_codec *codec)
 
 static double select_ratio(const spr_codec *codec)
 {
+    const struct spr_selector *s = codec->selection->selector;
     double ratio;
 
+    if (!codec->selection->options && s->by_ratio && !s->by_ratio(codec->options))
+        return 0;
     memcpy(&ratio, codec->options + ratio_at(codec), sizeof(ratio));
     return ratio;
 }
 
-/* Those of the selection with this ratio, or with that of the warm-up at a step. Returns it. */
+/* Those of the selection with this ratio, or with that of the warm-up at a step. Returns it. 0: it
+ * does not go by one. */
 static double options_of(const spr_codec *codec, uint64_t step, double ratio,
                          unsigned char *options)
 {
     const struct spr_feedback_options *f = spr_codec_feedback(codec);
 
+    memcpy(options, codec->options, SPR_SELECT_OPTION_BYTES);
+    if (ratio <= 0)
+        return 0;
     if (f->warmup > 0)
         ratio = spr_feedback_warmup(step / (uint64_t)f->warmup, ratio);
-    memcpy(options, codec->options, SPR_SELECT_OPTION_BYTES);
     memcpy(options + ratio_at(codec), &ratio, sizeof(ratio));
     return ratio;
 }

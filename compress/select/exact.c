@@ -45,6 +45,8 @@ static size_t most(const void *options, size_t n)
     return o->count > 0 ? spr_min_size(o->count, n) : spr_select_count(o->ratio, n);
 }
 
+static bool by_ratio(const void *options) { return ((const struct options *)options)->count == 0; }
+
 static struct spr_topk_aim aim(const void *options, size_t n)
 {
     const struct options *o = options;
@@ -74,6 +76,7 @@ const struct spr_selector spr_selector_topk = {
     .doc = "the elements of largest magnitude, exactly; of equal ones those with the lower index",
     .paper = "Aji and Heafield 2017, Sparse communication for distributed gradient descent",
     .flags = SPR_SELECT_EXACT_COUNT,
+    .by_ratio = by_ratio,
     SPR_TOPK_SLOTS(topk_table),
 };
 

@@ -84,6 +84,7 @@ struct spr_selector {
     size_t (*most)(const void *options, size_t n);
     size_t (*workspace)(const void *options, size_t n, unsigned slices);
     bool (*needs_rms)(const void *options); /* one more pass; or NULL */
+    bool (*by_ratio)(const void *options);  /* option "ratio" decides how many; NULL: always */
     void (*begin)(struct spr_select *s);
     void (*scan)(struct spr_select *s, unsigned slice);
     bool (*decide)(struct spr_select *s);

@@ -119,6 +119,11 @@ static size_t workspace(const void *options, size_t n, unsigned slices)
     return spr_topk_workspace(&a, n, slices);
 }
 
+static bool by_ratio(const void *options)
+{
+    return ((const struct options *)options)->by == BY_DENSITY;
+}
+
 static bool needs_rms(const void *options)
 {
     return ((const struct options *)options)->by == BY_RMS;
@@ -174,6 +179,7 @@ const struct spr_selector spr_selector_threshold = {
     .most = most,
     .workspace = workspace,
     .needs_rms = needs_rms,
+    .by_ratio = by_ratio,
     .begin = begin,
     .scan = spr_topk_scan,
     .decide = decide,

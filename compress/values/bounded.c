@@ -85,6 +85,15 @@ static unsigned bounded_traits(const void *options)
     return options_of(options)->bits > 0 ? SPR_VALUES_TOGETHER : 0;
 }
 
+static const char *bounded_refuse(const void *options)
+{
+    const struct bounded_options *o = options;
+
+    return o->bits > 0 && o->bits * (double)o->group <= 8 * HEAD_BYTES
+               ? "bits must be 0 or above 64 / group, which heads take"
+               : NULL;
+}
+
 static size_t bounded_group(const void *options) { return options_of(options)->group; }
 
 static size_t bounded_bound(const void *options, size_t n)
@@ -297,6 +306,7 @@ const struct spr_value_coder spr_value_bounded = {
     .paper = "Di and Cappello 2016, Fast error-bounded lossy HPC data compression with SZ",
     .options = bounded_table,
     .option_count = SPR_ARRAY_LEN(bounded_table),
+    .refuse = bounded_refuse,
     .traits = bounded_traits,
     .group = bounded_group,
     .bound = bounded_bound,

@@ -49,6 +49,7 @@ struct spr_value_coder {
     const char *paper;
     const struct spr_opt *options; /* of at most SPR_VALUE_OPTION_BYTES; no strings */
     size_t option_count;
+    const char *(*refuse)(const void *options); /* why they make no sense together, or NULL */
     unsigned (*traits)(const void *options);
     size_t (*group)(const void *options); /* at most SPR_VALUES_GROUP_MAX */
     /* The most bytes of an image of n values; additive where a vector may be cut. */

@@ -30,7 +30,7 @@ typedef struct spr_layout {
  * one of velocity, plus workspace (top-k: 8 % of the residual at a ratio of 1 %, 48 % at 10 %; with
  * a value coder 10 % and 68 %; random: 5 % and 50 %; dense codecs: two more floats per element;
  * powersgd: of a matrix (2 rows + 5 columns) times rank floats, of a vector two per element; eight
- * rows of the widest matrix). The codec belongs to one thread at a time and to at most one running
+ * rows of the widest matrix; adaptive: 1.6 KB per parameter). The codec belongs to one thread at a time and to at most one running
  * request. Errors: INVALID (spr_last_error(NULL) names the position in the string), NOMEM.
  */
 spr_status spr_codec_create(const char *spec, const spr_layout *layout, size_t parameters,
@@ -67,9 +67,8 @@ spr_status spr_codec_clear(spr_codec *codec);
  * while a request with the codec is running.
  *
  * set_ratio: send this part of the elements, at most what the string says (INVALID beyond that, and
- * for codecs without such an option), in either direction; a warm-up of the codec goes on from
- * there, and "random" needs the same on all ranks. Without effect where the string does not go by
- * the ratio (count=, by=absolute, by=rms).
+ * for codecs that do not go by a ratio), in either direction; a warm-up of the codec goes on from
+ * there, and "random" needs the same on all ranks.
  *
  * set_learning_rate: what was not sent yet was computed for the rate of its step, and is applied at
  * a later one; so the residual is multiplied by (old rate / new rate) when a step begins at a new
@@ -77,8 +76,8 @@ spr_status spr_codec_clear(spr_codec *codec);
  * "Communication-efficient distributed blockwise momentum SGD with error-feedback", algorithm 1).
  * Without this call it counts at the rate at which it is sent: too little when rates fall. Velocity
  * stays as it is, as an optimizer's does. A change costs one pass over the residual; it begins a
- * critical phase of "adaptive". Any unit, but always the same; saved with the state. Errors:
- * INVALID (not in [1e-15, 1e15]).
+ * critical phase of "adaptive". Any unit, but always the same; saved with the state. At a rate of 0
+ * nothing counts: leave the call out. Errors: INVALID (not in [1e-15, 1e15]).
  */
 spr_status spr_codec_set_ratio(spr_codec *codec, double ratio);
 spr_status spr_codec_set_learning_rate(spr_codec *codec, double rate);

@@ -106,6 +106,8 @@ static void a_bad_string_names_the_position_and_what_is_allowed(void **state)
         {"powersgd:rank=33", "character 15:", "out of range"},
         {"powersgd:feedback=off", "character 10:", "powersgd has rank"},
         {"powersgd+int8", "character 10:", "without a value coder"},
+        {"bounded:bits=8,group=8", "character 1:", "bits must be 0 or above 64 / group"},
+        {"topk+bounded:bits=0.06", "character 6:", "bits must be 0 or above 64 / group"},
         {"adaptive:clip=1", "character 10:", "adaptive has ratio, calm, error, every, feedback"},
         {"adaptive:every=0", "character 16:", "out of range"},
         {"topk: ratio=1%", "character 6:", "topk has ratio, count, feedback, decay"},

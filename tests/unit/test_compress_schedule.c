@@ -192,6 +192,19 @@ static void bad_arguments_are_refused(void **state)
     assert_int_equal(spr_codec_set_ratio(NULL, 0.01), SPR_ERR_INVALID);
     assert_int_equal(spr_codec_set_ratio(whole, 0.01), SPR_ERR_INVALID);
     assert_non_null(strstr(spr_thread_error()->text, "by no ratio"));
+    static const char *const others[] = {"topk:count=100", "threshold:by=rms",
+                                         "threshold:by=absolute"};
+    for (size_t s = 0; s < SPR_ARRAY_LEN(others); s++) {
+        spr_codec *other = codec_make(others[s]);
+        spr_codec_quality q = {.struct_size = sizeof(q)};
+
+        assert_int_equal(spr_codec_set_ratio(other, 0.001), SPR_ERR_INVALID);
+        assert_int_equal(spr_codec_begin(other, gradient, &step), SPR_OK);
+        assert_int_equal(spr_codec_measured(other, SPR_ALL_PARAMETERS, &q), SPR_OK);
+        assert_true(q.samples == 1 && q.target_density == 0);
+        spr_codec_commit(other);
+        spr_codec_destroy(other);
+    }
     assert_int_equal(spr_codec_set_ratio(codec, 0.02), SPR_ERR_INVALID);
     assert_non_null(strstr(spr_thread_error()->text, "0.02 is out of range"));
     assert_int_equal(spr_codec_set_ratio(codec, 0), SPR_ERR_INVALID);

@@ -241,6 +241,7 @@ static const struct {
     {"int8", 1023.0 / (4 * 127 * 127 + 1023)},
     {"int4", 1023.0 / (4 * 7 * 7 + 1023)},
     {"topk:ratio=12.5%+int4", 1 - 0.125 * (1 - 255.0 / (4 * 7 * 7 + 255))},
+    {"adaptive:ratio=12.5%", 0.875 + 1.0 / N}, /* rounded down */
 };
 
 /* One element on the outermost level of int4 (or all the same), the others just below the middle of

@@ -14,10 +14,12 @@
  */
 #include "tools/codec/commands.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "compress/codec_internal.h"
 #include "tools/codec/file.h"
 #include "tools/codec/json.h"
 #include "tools/codec/predict.h"
@@ -32,7 +34,7 @@ enum { MOST_CANDIDATES = 64 };
 
 struct candidate {
     char spec[256]; /* as it was asked for */
-    char canonical[256];
+    char canonical[SPR_CODEC_SPEC_BYTES];
     struct quality quality;
     struct work work;
     struct prediction prediction;
@@ -294,6 +296,13 @@ static void print_verdict(FILE *out, const struct choice *choice)
 }
 
 #ifdef HAVE_JANSSON
+static const char *faster_text(double below_bps)
+{
+    if (isnan(below_bps))
+        return "above a rate";
+    return isinf(below_bps) ? "at any rate" : below_bps > 0 ? "below a rate" : "never";
+}
+
 static json_t *row_object(const struct choice *choice, const struct candidate *c)
 {
     const struct prediction *p = &c->prediction;
@@ -307,6 +316,7 @@ static json_t *row_object(const struct choice *choice, const struct candidate *c
         {"decode_us", json_number(p->decode_us)},
         {"total_us", json_number(p->total_us)},
         {"speed", json_number(times_dense(choice, c))},
+        {"faster", json_text(faster_text(c->faster_below_bps))},
         {"faster_below_bps", json_number(c->faster_below_bps)},
         {"excluded", json_text(c->excluded[0] ? c->excluded : NULL)},
     };
