@@ -16,8 +16,8 @@
  * changed by more than half against its recent mean, or has to be learned anew, the parameter is
  * in a critical phase and adds `ratio` of its elements to the budget, otherwise only `calm`.
  *
- * Pure: no allocation, no knowledge of codecs. Cost: 1.6 KB per parameter; 9 ns per element of a
- * sample.
+ * Pure: no allocation, no knowledge of codecs. Cost: 1.6 KB per parameter; about 10 ns per element
+ * of a sample.
  */
 #ifndef SPR_COMPRESS_ADAPT_H
 #define SPR_COMPRESS_ADAPT_H

@@ -33,6 +33,14 @@ static spr_codec *make(const char *spec)
     return codec;
 }
 
+static spr_codec *make_with(const char *options, double last)
+{
+    char spec[64];
+
+    snprintf(spec, sizeof(spec), "%s%g", options, last);
+    return make(spec);
+}
+
 /* Parameters whose scales differ by a million, and times `scale`. */
 static void fill(float *gradient, float scale)
 {
@@ -114,10 +122,8 @@ static void every_parameter_has_the_same_error_within_the_budget(void **state)
 
     (void)state;
     for (size_t r = 0; r < SPR_ARRAY_LEN(ratios); r++) {
-        char spec[64];
+        spr_codec *codec = make_with("adaptive:ratio=", ratios[r]);
 
-        snprintf(spec, sizeof(spec), "adaptive:ratio=%g", ratios[r]);
-        spr_codec *codec = make(spec);
         fill(gradient, 1);
         size_t count = step_of(codec, gradient), budget = spr_select_count(ratios[r], N);
         spr_codec_quality all = quality_of(codec, SPR_ALL_PARAMETERS);
@@ -145,10 +151,8 @@ static void no_more_is_sent_than_an_error_takes(void **state)
 
     (void)state;
     for (size_t e = 0; e < SPR_ARRAY_LEN(errors); e++) {
-        char spec[64];
+        spr_codec *codec = make_with("adaptive:ratio=100%,error=", errors[e]);
 
-        snprintf(spec, sizeof(spec), "adaptive:ratio=100%%,error=%g", errors[e]);
-        spr_codec *codec = make(spec);
         fill(gradient, 1);
         assert_true(step_of(codec, gradient) < N);
         for (size_t p = 0; p < PARAMETERS; p++) {

@@ -119,69 +119,6 @@ static void a_residual_moves_parameters_as_far_at_any_rate(void **state)
     }
 }
 
-/* What is left over, in units of the parameters: times the rate that it is for. */
-static double weight(const spr_codec *codec, size_t i)
-{
-    return (double)spr_codec_residual(codec)[i] * codec->residual_rate;
-}
-
-/* Rates are powers of two, and gradients whole numbers, so that all sums are exact. */
-static void nothing_is_lost_when_rates_change_between_failures(void **state)
-{
-    static float gradient[N], sent[N], last_sent[N];
-    static double in[N], out[N];
-
-    (void)state;
-    for (size_t s = 0; s < SPR_ARRAY_LEN(codec_specs); s++) {
-        spr_codec *codec = codec_make(codec_specs[s]);
-        bool absorbed = false, revocable = false;
-        double rate = 1, begun_at = 1, last_rate = 1;
-
-        memset(in, 0, sizeof(in));
-        memset(out, 0, sizeof(out));
-        for (int step = 0; step < 60; step++) {
-            rate = ldexp(1, (int)spr_rng_below(&rng, 3));
-            assert_int_equal(spr_codec_set_learning_rate(codec, rate), SPR_OK);
-            data_fill(DATA_SMALL_INTEGERS, gradient, N, &rng);
-            if (!absorbed)
-                begun_at = rate;
-            for (size_t i = 0; i < N && !absorbed; i++)
-                in[i] += (double)gradient[i] * begun_at;
-            codec_step_of(codec, gradient, sent);
-            assert_true(codec->residual_rate == begun_at);
-            absorbed = spr_rng_below(&rng, 3) == 0;
-            if (absorbed) {
-                spr_codec_abort(codec);
-            } else {
-                spr_codec_commit(codec);
-                memcpy(last_sent, sent, sizeof(sent));
-                last_rate = begun_at;
-                revocable = true;
-                for (size_t i = 0; i < N; i++)
-                    out[i] += (double)sent[i] * begun_at;
-            }
-            if (absorbed && spr_rng_below(&rng, 3) == 0) {
-                spr_codec_drop(codec);
-                absorbed = false;
-            }
-            if (spr_rng_below(&rng, 3) == 0) {
-                spr_codec_revoke(codec);
-                absorbed |= revocable;
-                if (revocable)
-                    begun_at = last_rate;
-                for (size_t i = 0; i < N && revocable; i++)
-                    out[i] -= (double)last_sent[i] * last_rate;
-                revocable = false;
-            }
-            for (size_t i = 0; i < N; i++)
-                if (in[i] != out[i] + weight(codec, i))
-                    fail_msg("%s, step %d, element %zu: %.9g is not %.9g + %.9g", codec_specs[s],
-                             step, i, in[i], out[i], weight(codec, i));
-        }
-        spr_codec_destroy(codec);
-    }
-}
-
 static void bad_arguments_are_refused(void **state)
 {
     static float gradient[N];
@@ -226,7 +163,6 @@ int main(void)
         cmocka_unit_test(a_ratio_holds_from_the_next_new_step_on),
         cmocka_unit_test(a_warmup_goes_on_to_the_ratio_that_was_set),
         cmocka_unit_test(a_residual_moves_parameters_as_far_at_any_rate),
-        cmocka_unit_test(nothing_is_lost_when_rates_change_between_failures),
         cmocka_unit_test(bad_arguments_are_refused),
     };
 

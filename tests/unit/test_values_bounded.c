@@ -24,14 +24,6 @@ static struct spr_rng rng;
 static float x[N], back[N];
 static _Alignas(4) uint8_t image[8 * N];
 
-static size_t round_trip(const struct value_case *c, uint64_t seed, const float *in, size_t n)
-{
-    size_t bytes = value_encode(c, seed, 0, in, n, image);
-
-    assert_int_equal(c->coder->decode(c->options, image, n, SPR_DECODE_SET, back), bytes);
-    return bytes;
-}
-
 static float float_at(size_t byte) { return spr_load_float(image + byte); }
 
 static void bounded_takes_the_bits_that_the_error_needs(void **state)
@@ -46,7 +38,7 @@ static void bounded_takes_the_bits_that_the_error_needs(void **state)
         x[96 + i] = i ? 1 : 1e6f; /* does not fit 16 bits */
         x[128 + i] = i ? 1 : NAN;
     }
-    assert_int_equal(round_trip(&c, 0, x, 160),
+    assert_int_equal(value_round_trip(&c, 0, x, 160, image, back),
                      5 * 8 + 0 + 32 * 3 / 8 + 32 * 8 / 8 + 32 * 4 + 32 * 4);
     assert_int_equal(spr_load_u32(image + 4), 0);
     assert_int_equal(spr_load_u32(image + 8 + 4), 3);
@@ -67,7 +59,7 @@ static void bounded_divides_bits_by_range(void **state)
     for (size_t i = 0; i < 128; i++)
         x[i] = i % 32 ? 0 : largest[i / 32];
     x[1] = 21;
-    assert_int_equal(round_trip(&c, 0, x, 128), 64);
+    assert_int_equal(value_round_trip(&c, 0, x, 128, image, back), 64);
     assert_int_equal(spr_load_u32(image + 4), 15);
     assert_true(float_at(0) == 4.0f && back[0] == 60 && back[1] == 20);
     assert_int_equal(spr_load_u32(image + 8 + 20 + 4), 3);
@@ -81,7 +73,7 @@ static double sum_of_squares_of_errors(const struct value_case *c, size_t n)
 {
     double sum = 0;
 
-    round_trip(c, 0, x, n);
+    value_round_trip(c, 0, x, n, image, back);
     for (size_t i = 0; i < n; i++)
         sum += ((double)x[i] - (double)back[i]) * ((double)x[i] - (double)back[i]);
     return sum;
@@ -155,7 +147,7 @@ static void images_keep_to_their_budget(void **state)
         plain = value_encode(&free, 0, 0, x, n, without);
         snprintf(spec, sizeof(spec), "bounded:error=%s,group=%zu,bits=%.17g", error, group, bits);
         c = value_case(spec);
-        bytes = round_trip(&c, 0, x, n);
+        bytes = value_round_trip(&c, 0, x, n, image, back);
         if ((double)(8 * plain) <= bits * (double)n) {
             assert_int_equal(bytes, plain);
             assert_memory_equal(image, without, bytes);
@@ -184,7 +176,7 @@ static void a_budget_leaves_something(void **state)
                 x[n - 1] = -INFINITY;
             for (size_t i = 0; i < n; i++)
                 at = fabsf(x[i]) > fabsf(x[at]) && isfinite(x[i]) ? i : at;
-            round_trip(&c, 0, x, n);
+            value_round_trip(&c, 0, x, n, image, back);
             assert_true(fabsf(back[at] - x[at]) <= fabsf(x[at]) * 0x1p-20f);
         }
     }

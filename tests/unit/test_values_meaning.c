@@ -26,14 +26,6 @@ static struct spr_rng rng;
 static float x[N], back[N];
 static _Alignas(4) uint8_t image[8 * N];
 
-static size_t round_trip(const struct value_case *c, uint64_t seed, const float *in, size_t n)
-{
-    size_t bytes = value_encode(c, seed, 0, in, n, image);
-
-    assert_int_equal(c->coder->decode(c->options, image, n, SPR_DECODE_SET, back), bytes);
-    return bytes;
-}
-
 static float float_at(size_t byte) { return spr_load_float(image + byte); }
 
 /* ---- By hand ---- */
@@ -47,13 +39,13 @@ static void integers_are_nearest_and_even_in_the_middle(void **state)
     static const uint8_t out4[] = {0x09, 0x22, 0x07, 0x00};
 
     (void)state;
-    assert_int_equal(round_trip(&int8, 0, in8, 7), 12);
+    assert_int_equal(value_round_trip(&int8, 0, in8, 7, image, back), 12);
     assert_true(float_at(0) == 1.0f);
     assert_memory_equal(image + 4, out8, 8);
     assert_true(back[0] == 127 && back[4] == -2 && back[6] == -1);
 
     /* A scale of 2: -7, 0.5 -> 0, 1.5 -> 2, 2.5 -> 2, 6.55 -> 7; the first in the lower bits. */
-    assert_int_equal(round_trip(&int4, 0, in4, 5), 8);
+    assert_int_equal(value_round_trip(&int4, 0, in4, 5, image, back), 8);
     assert_true(float_at(0) == 2.0f);
     assert_memory_equal(image + 4, out4, 4);
     assert_true(back[0] == -14 && back[1] == 0 && back[2] == 4 && back[3] == 4 && back[4] == 14);
@@ -65,15 +57,15 @@ static void signs_have_one_mean_or_two(void **state)
     static const float in[] = {1, -2, 3, -4, 8, 0};
 
     (void)state;
-    assert_int_equal(round_trip(&one, 0, in, 6), 8);
+    assert_int_equal(value_round_trip(&one, 0, in, 6, image, back), 8);
     assert_true(float_at(0) == 3.0f && image[4] == 0x0a);
     assert_true(back[0] == 3 && back[1] == -3 && back[3] == -3 && back[5] == 3);
 
-    assert_int_equal(round_trip(&two, 0, in, 6), 12);
+    assert_int_equal(value_round_trip(&two, 0, in, 6, image, back), 12);
     assert_true(float_at(0) == 3.0f && float_at(4) == -3.0f && image[8] == 0x0a);
-    assert_int_equal(round_trip(&two, 0, in + 2, 3), 12);
+    assert_int_equal(value_round_trip(&two, 0, in + 2, 3, image, back), 12);
     assert_true(float_at(0) == 5.5f && float_at(4) == -4.0f);
-    assert_int_equal(round_trip(&two, 0, in, 1), 12);
+    assert_int_equal(value_round_trip(&two, 0, in, 1, image, back), 12);
     assert_true(float_at(0) == 1.0f && float_at(4) == 0.0f && back[0] == 1);
 }
 
@@ -84,9 +76,9 @@ static void signs_of_huge_values_have_a_mean(void **state)
     (void)state;
     for (size_t i = 0; i < 100; i++)
         x[i] = i & 1 ? -FLT_MAX : FLT_MAX / 2;
-    round_trip(&one, 0, x, 100);
+    value_round_trip(&one, 0, x, 100, image, back);
     assert_true(back[0] == FLT_MAX * 0.75f && back[1] == -back[0]);
-    round_trip(&two, 0, x, 100);
+    value_round_trip(&two, 0, x, 100, image, back);
     assert_true(back[0] == FLT_MAX / 2 && back[1] == -FLT_MAX);
 }
 
@@ -100,13 +92,14 @@ static void qsgd_takes_the_levels_next_to_it(void **state)
 
     (void)state;
     for (uint64_t seed = 0; seed < 200; seed++) {
-        assert_int_equal(round_trip(&fixed, seed, in, 3), 8); /* 3 codes of 4 bits */
+        assert_int_equal(value_round_trip(&fixed, seed, in, 3, image, back),
+                         8); /* 3 codes of 4 bits */
         assert_true(float_at(0) == 1.25f);
         assert_true(back[0] == 2.5f || back[0] == 3.75f);
         assert_true(back[1] == -3.75f || back[1] == -5.0f);
         assert_true(back[2] == 0);
         seen |= (back[0] == 2.5f ? 1u : 2u) | (back[1] == -3.75f ? 4u : 8u);
-        round_trip(&max, seed, in, 3);
+        value_round_trip(&max, seed, in, 3, image, back);
         assert_true(float_at(0) == 1.0f && back[0] == 3 && back[1] == -4);
     }
     assert_int_equal(seen, 15);
@@ -178,10 +171,10 @@ static void terngrad_clips_and_then_takes_the_largest(void **state)
         squares += (double)x[i] * (double)x[i];
     }
     sigma = sqrt(squares / 64 - sum / 64 * (sum / 64));
-    round_trip(&clipped, 1, x, 64);
+    value_round_trip(&clipped, 1, x, 64, image, back);
     assert_true(fabs((double)float_at(0) - 2.5 * sigma) < 1e-5);
     assert_true(back[40] == float_at(0)); /* what is clipped is as large as s: certain */
-    round_trip(&plain, 1, x, 64);
+    value_round_trip(&plain, 1, x, 64, image, back);
     assert_true(float_at(0) == 9.0f && back[40] == 9);
     for (size_t i = 0; i < 64; i++)
         assert_true(back[i] == 0 || back[i] == copysignf(9, x[i]));
@@ -195,7 +188,8 @@ static void natural_takes_the_powers_of_two_next_to_it(void **state)
 
     (void)state;
     for (uint64_t seed = 0; seed < 200; seed++) {
-        assert_int_equal(round_trip(&c, seed, in, 9), 16); /* 9 exponents and 9 signs, padded */
+        assert_int_equal(value_round_trip(&c, seed, in, 9, image, back),
+                         16); /* 9 exponents and 9 signs, padded */
         assert_true(back[0] == 2 || back[0] == 4);
         assert_true(back[1] == -0.5f || back[1] == -1);
         assert_true(back[2] == 4 && back[3] == 0);
@@ -215,11 +209,11 @@ static void halves_stay_finite(void **state)
     (void)state;
     for (size_t i = 0; i < 18; i++)
         x[i] = in[i / 2]; /* in vectors of eight and behind them */
-    round_trip(&fp16, 0, x, 18);
+    value_round_trip(&fp16, 0, x, 18, image, back);
     assert_true(back[0] == 65504 && back[2] == 65504 && back[4] == -65504 && back[7] == 65504);
     assert_true(back[8] == INFINITY && back[10] == -INFINITY && isnan(back[12]));
     assert_true(back[14] == 65504 && back[16] == 1 && back[17] == 1);
-    round_trip(&bf16, 0, x, 18);
+    value_round_trip(&bf16, 0, x, 18, image, back);
     assert_true(back[6] == 0x1.fep127f && back[8] == INFINITY && isnan(back[13]));
 }
 
@@ -235,7 +229,7 @@ static void something_not_finite_shows_in_its_group_only(void **state)
         for (size_t j = 0; j < SPR_ARRAY_LEN(odd); j++) {
             data_fill(DATA_NORMAL, x, n, &rng);
             x[at] = odd[j];
-            round_trip(&c, j, x, n);
+            value_round_trip(&c, j, x, n, image, back);
             assert_true(!isfinite(back[at]));
             for (size_t i = 0; i < n; i++)
                 assert_true(isfinite(back[i]) || i / c.group == at / c.group);
@@ -287,7 +281,7 @@ static void errors_keep_within_their_bounds(void **state)
             size_t n = spr_rng_below(&rng, N);
 
             data_fill(kind, x, n, &rng);
-            round_trip(&c, spr_rng_next(&rng), x, n);
+            value_round_trip(&c, spr_rng_next(&rng), x, n, image, back);
             for (size_t at = 0; at < n; at += c.group) {
                 size_t end = spr_min_size(n, at + c.group);
                 double largest = 0;
@@ -328,7 +322,7 @@ static void means_of_the_unbiased_are_right(void **state)
             high[i] = -INFINITY;
         }
         for (int draw = 0; draw < DRAWS; draw++) {
-            round_trip(&c, seed + (uint64_t)draw, x, ELEMENTS);
+            value_round_trip(&c, seed + (uint64_t)draw, x, ELEMENTS, image, back);
             for (size_t i = 0; i < ELEMENTS; i++) {
                 sum[i] += (double)back[i];
                 low[i] = fmin(low[i], (double)back[i]);

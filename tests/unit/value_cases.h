@@ -90,4 +90,15 @@ static inline size_t value_encode(const struct value_case *c, uint64_t seed, uin
     return c->coder->encode(c->options, &draw, in, n, out);
 }
 
+/* There and back; returns the bytes of the image. */
+static inline size_t value_round_trip(const struct value_case *c, uint64_t seed, const float *in,
+                                      size_t n, void *image, float *back)
+{
+    size_t bytes = value_encode(c, seed, 0, in, n, image);
+
+    if (c->coder->decode(c->options, image, n, SPR_DECODE_SET, back) != bytes)
+        abort();
+    return bytes;
+}
+
 #endif
