@@ -240,6 +240,7 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
                               .dense = step.sum ? step.sum : gradient,
                               .vtype = step.vtype,
                               .coding = step.coding,
+                              .round_sums = step.round_sums,
                               .codec_hash = spr_codec_hash(codec),
                               .codec_step = step.sum ? step.number : 0};
     return SPR_OK;

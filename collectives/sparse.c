@@ -2,7 +2,8 @@
  *
  * Sparse allreduce, exact: direct reduce-scatter of the lists to block-cyclic owners, allgather of
  * the encoded unions. Canonical: the owner adds in rank order and its bytes are forwarded
- * unchanged.
+ * unchanged; of a codec that rounds sums, after a second rounding, and what that loses stays with
+ * the owner.
  *
  * Cost, k entries per rank, U entries in the union of P ranks, b bytes per entry as encoded: 2
  * steps; sent per rank (P-1)/P k b + (P-1)/P U b (within (U-k)/P entries of the lower bound, for
@@ -26,6 +27,8 @@
 
 #include <assert.h>
 #include <string.h>
+
+#include "compress/codec.h"
 
 #define UNION_STEP 0x80000000u
 
@@ -81,7 +84,8 @@ static size_t encode_next(spr_request *rq, int owner)
             ((w->count + n) * 6 > SPR_SPARSE_TARGET_BYTES || !spr_chunk_writer_room(w, n)))
             break;
         n = spr_blocks_gather(&s->blocks, s->offsets, rq->plan.index, rq->plan.value,
-                              (uint32_t)owner, next, w->pos + w->count, w->val + w->count);
+                              (uint32_t)owner, next, s->offsets ? w->pos + w->count : NULL,
+                              w->val + w->count);
         spr_chunk_writer_window(w, n);
     }
     s->sent_windows[owner] = next;
@@ -145,23 +149,41 @@ static bool covered(spr_request *rq, int from)
     }
     stream->open = true;
     stream->last = stream->chunk.flags & SPR_CHUNK_LAST;
-    if (stream->last != (s->merged + stream->chunk.windows == s->windows)) {
-        spr_comm_fail(rq->comm, SPR_ERR_PROTO, from, -1,
-                      "a stream of chunks ends at the wrong place");
-        return false;
-    }
-    return true;
+    if (stream->last != (s->merged + stream->chunk.windows == s->windows))
+        why = "a stream of chunks ends at the wrong place";
+    else if (!s->offsets && stream->chunk.format != SPR_CHUNK_DENSE)
+        why = "a part of a vector is missing";
+    else
+        return true;
+    spr_comm_fail(rq->comm, SPR_ERR_PROTO, from, -1, why);
+    return false;
+}
+
+/* A dense vector is summed in its place in the union; the first rank's values are set. */
+static float *sums_of(const struct spr_sparse_state *s)
+{
+    return s->offsets ? s->accumulator : s->union_writer.val + s->union_writer.count;
+}
+
+static enum spr_decode add_or_set(const struct spr_sparse_state *s)
+{
+    return s->next_rank == 0 ? SPR_DECODE_SET : SPR_DECODE_ADD;
 }
 
 static void add_own(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
-    uint16_t *pos = s->writer.pos;
+    uint16_t *pos = s->offsets ? s->writer.pos : NULL;
     float *val = s->writer.val;
     size_t n = spr_blocks_gather(&s->blocks, s->offsets, rq->plan.index, rq->plan.value,
                                  (uint32_t)rq->comm->rank, s->merged, pos, val);
 
     /* As others would have it from us. */
+    if (!s->offsets) {
+        spr_coding_pass(&s->coding, &s->blocks, (uint32_t)rq->comm->rank, s->merged, val, n,
+                        add_or_set(s), sums_of(s));
+        return;
+    }
     if (coding_of(rq))
         (void)spr_coding_round(&s->coding, &s->blocks, (uint32_t)rq->comm->rank, s->merged, val, n);
     for (size_t i = 0; i < n; i++) {
@@ -182,7 +204,10 @@ static bool add(spr_request *rq, int from)
     }
     if (!covered(rq, from))
         return false;
-    spr_chunk_add(&stream->chunk, s->accumulator, s->touched);
+    if (s->offsets)
+        spr_chunk_add(&stream->chunk, s->accumulator, s->touched);
+    else
+        (void)spr_chunk_values(&stream->chunk, add_or_set(s), sums_of(s));
     if (s->merged + 1 == stream->chunk.first_window + stream->chunk.windows)
         stream_close(stream);
     return true;
@@ -199,9 +224,30 @@ static struct spr_union_slot *free_slot(spr_request *rq)
     return slot;
 }
 
+/* What encoding has left of the union that is in the writer. */
+static void keep_rest(spr_request *rq, const void *encoded, size_t bytes)
+{
+    const struct spr_sparse_state *s = rq->state;
+    const struct spr_chunk_writer *w = &s->union_writer;
+    float weight = rq->plan.op == SPR_AVG ? (float)rq->comm->size : 1;
+    struct spr_chunk chunk;
+    const char *why;
+    size_t done = 0;
+
+    (void)spr_chunk_open(&chunk, encoded, bytes, w->blocks, w->owner, w->first_window,
+                         coding_of(rq), &why); /* our own: cannot fail */
+    for (uint32_t i = 0; i < w->windows; done += w->per_window[i++]) {
+        struct spr_codec_rest r = {w->first_window + i, w->pos + done, w->val + done, 0};
+
+        r.count = spr_chunk_values(&chunk, SPR_DECODE_TAKE, w->val + done);
+        spr_codec_keep_rest(rq->codec, &r, weight);
+    }
+}
+
 /* Encode what was harvested and send it to everybody; take it into our own result. */
 static bool send_union(spr_request *rq, bool last)
 {
+    enum spr_vtype vtype = rq->plan.round_sums ? rq->plan.vtype : SPR_V_FP32;
     struct spr_sparse_state *s = rq->state;
     struct spr_union_slot *slot = free_slot(rq);
     int size = rq->comm->size, rank = rq->comm->rank;
@@ -210,7 +256,8 @@ static bool send_union(spr_request *rq, bool last)
     size_t bytes;
 
     assert(slot); /* merge() has looked */
-    bytes = spr_chunk_writer_finish(&s->union_writer, SPR_V_FP32, -1, last ? SPR_CHUNK_LAST : 0,
+    s->union_writer.coding = &s->coding;
+    bytes = spr_chunk_writer_finish(&s->union_writer, vtype, -1, last ? SPR_CHUNK_LAST : 0,
                                     slot->buffer, s->chunk_bytes);
     for (int i = 1; i < size; i++) {
         int peer = (rank + i) % size;
@@ -218,7 +265,11 @@ static bool send_union(spr_request *rq, bool last)
                       false);
     }
     s->union_chunks++;
-    return spr_sparse_result(rq, rank, first, slot->buffer, bytes, &is_last, &next) == SPR_OK;
+    if (spr_sparse_result(rq, rank, first, slot->buffer, bytes, &is_last, &next) != SPR_OK)
+        return false;
+    if (rq->plan.round_sums)
+        keep_rest(rq, slot->buffer, bytes);
+    return true;
 }
 
 /* The window is complete: move its union into the writer, which sends full chunks. */
@@ -228,7 +279,9 @@ static bool harvest(spr_request *rq)
     struct spr_chunk_writer *w = &s->union_writer;
     uint32_t len = spr_blocks_window_len(&s->blocks, (uint32_t)rq->comm->rank, s->merged);
     float *val = w->val + w->count;
-    size_t n = spr_window_harvest(s->accumulator, s->touched, len, w->pos + w->count, val);
+    size_t n = s->offsets
+                   ? spr_window_harvest(s->accumulator, s->touched, len, w->pos + w->count, val)
+                   : len;
     bool last = s->merged + 1 == s->windows;
 
     if (rq->plan.op == SPR_AVG)

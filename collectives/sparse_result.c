@@ -32,10 +32,12 @@ spr_status spr_sparse_result(spr_request *rq, int owner, uint32_t first_window, 
 {
     struct spr_sparse_state *s = rq->state;
     uint32_t windows = spr_blocks_windows(&s->blocks, (uint32_t)owner);
+    const struct spr_coding *coding =
+        rq->plan.round_sums && rq->plan.vtype == SPR_V_CODED ? &s->coding : NULL;
     struct spr_chunk c;
     const char *why = "";
     spr_status status =
-        spr_chunk_open(&c, data, bytes, &s->blocks, (uint32_t)owner, first_window, NULL, &why);
+        spr_chunk_open(&c, data, bytes, &s->blocks, (uint32_t)owner, first_window, coding, &why);
 
     *last = status == SPR_OK && c.flags & SPR_CHUNK_LAST;
     if (status == SPR_OK && *last != (first_window + c.windows == windows)) {

@@ -124,7 +124,7 @@ static size_t gather_dense(const struct spr_blocks *b, const float *value, uint3
 
     for (; spr_blocks_run(&runs, &first, &end); n += end - first)
         memcpy(val + n, value + first, (end - first) * sizeof(*val));
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; pos && i < n; i++)
         pos[i] = (uint16_t)i;
     return n;
 }

@@ -58,7 +58,7 @@ struct spr_blocks_runs spr_blocks_runs(const struct spr_blocks *b, const uint32_
 _Bool spr_blocks_run(struct spr_blocks_runs *r, size_t *first, size_t *end);
 /* Entries of window w of owner, in local order: pos (u16 in the window) and value. Returns how
  * many. pos and val have room for SPR_WINDOW entries plus 16 of slack (SIMD stores). offsets and
- * index NULL: of a dense vector. */
+ * index NULL: of a dense vector, and pos may be NULL. */
 size_t spr_blocks_gather(const struct spr_blocks *b, const uint32_t *offsets, const uint32_t *index,
                          const float *value, uint32_t owner, uint32_t w, uint16_t *pos, float *val);
 /* How many entries spr_blocks_gather would return. */

@@ -122,6 +122,10 @@ spr_status spr_chunk_open(struct spr_chunk *c, const void *data, size_t bytes,
 /* Visit the next window: acc[pos] += value for each entry, touched bit set. acc: SPR_WINDOW floats,
  * touched: SPR_WINDOW / 64 words; of a shorter window its length, rounded up to 64. */
 void spr_chunk_add(struct spr_chunk *c, float *acc, uint64_t *touched);
+/* Visit the next window: its values alone, in order, go to `out` or into it. Returns how many. TAKE
+ * leaves 0 where out is not finite, and takes nothing of what is coded with something that is not.
+ */
+size_t spr_chunk_values(struct spr_chunk *c, enum spr_decode how, float *out);
 /* Visit the next window: dense[global position] = value, +0 where there is none. */
 void spr_chunk_fill(struct spr_chunk *c, float *dense);
 /* Visit the next window: append its entries as (global index, value) to index/value, which have

@@ -261,10 +261,10 @@ static size_t write_values(const struct spr_chunk_writer *w, enum spr_vtype v, u
     case SPR_V_CODED:
         return write_coded(w, out);
     case SPR_V_FP16:
-        spr_fp16_encode(w->val, half, w->count);
+        spr_values_kernels()->fp16_encode(w->val, w->count, half);
         break;
     case SPR_V_BF16:
-        spr_bf16_encode(w->val, half, w->count);
+        spr_values_kernels()->bf16_encode(w->val, w->count, half);
         break;
     default:
         memcpy(out, w->val, w->count * sizeof(*w->val));

@@ -165,6 +165,8 @@ void spr_codec_destroy(spr_codec *codec)
         codec->keeper.forget(codec);
     spr_quality_close(codec);
     spr_codec_adapt_close(codec);
+    for (int slot = 0; slot < 2; slot++)
+        spr_codec_sums_close(codec, slot);
     spr_pages_free(codec->scratch, codec->scratch_bytes);
     spr_pages_free(codec->workspace, codec->workspace_bytes);
     spr_pages_free(codec->velocity, codec->elements * sizeof(float));
@@ -193,27 +195,41 @@ static void set_place(spr_codec *codec, const struct spr_codec_place *place)
     codec->sent_as[codec->slot].seed = spr_rng_u64(codec->sent_as[codec->slot].step, place->rank);
 }
 
+/* The next step: what the last one has left, by its own rate, comes first. */
+static void begin_new(spr_codec *codec, const float *gradient, struct spr_codec_step *step)
+{
+    uint64_t start = spr_monotonic_ns();
+
+    spr_codec_sums_add(codec);
+    spr_codec_take_rate(codec);
+    codec->selection->steps->begin(codec, gradient, step);
+    spr_quality_begun(codec, gradient, step, spr_monotonic_ns() - start);
+}
+
 spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
                               const struct spr_codec_place *place, struct spr_codec_step *step)
 {
+    bool again = codec->phase == SPR_CODEC_ABSORBED;
+    bool round_sums = place->blocks.ranks > 1 && spr_codec_rounds_sums(codec);
+
     if (codec->phase == SPR_CODEC_RUNNING)
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
                              "codec %s is in use by a running request", codec->spec);
-    *step = (struct spr_codec_step){.vtype = codec->vtype};
-    codec->quality.due = false;
-    if (codec->phase == SPR_CODEC_ABSORBED) {
-        set_place(codec, place);
-        codec->selection->steps->replay(codec, step);
-    } else {
+    if (!again)
         codec->slot = codec->committed == 0;
+    if (round_sums && spr_codec_sums_open(codec, place) != SPR_OK)
+        return SPR_ERR_NOMEM;
+    *step = (struct spr_codec_step){.vtype = codec->vtype, .round_sums = round_sums};
+    codec->quality.due = false;
+    if (!again) {
         codec->beneath = false;
         codec->sent_as[codec->slot].step = codec->steps;
-        set_place(codec, place);
-        uint64_t start = spr_monotonic_ns();
-        spr_codec_take_rate(codec);
-        codec->selection->steps->begin(codec, gradient, step);
-        spr_quality_begun(codec, gradient, step, spr_monotonic_ns() - start);
     }
+    set_place(codec, place);
+    if (again)
+        codec->selection->steps->replay(codec, step);
+    else
+        begin_new(codec, gradient, step);
     step->number = codec->sent_as[codec->slot].step;
     step->coding = (struct spr_coding){
         .coder = codec->coder,
@@ -282,6 +298,7 @@ void spr_codec_revoke(spr_codec *codec)
         codec->beneath = true;
     }
     codec->slot = codec->committed;
+    spr_codec_sums_revoke(codec);
     codec->selection->steps->revoke(codec);
     codec->steps = codec->sent_as[codec->slot].step;
     codec->phase = SPR_CODEC_ABSORBED;

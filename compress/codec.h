@@ -28,6 +28,10 @@
  * after the loss of a rank, rounds anew. Without a selection, a coder that rounds at random (qsgd,
  * terngrad, natural, int8:rounding=stochastic) works as in its paper, without a residual.
  *
+ * Sums are sent on as the values were, unless the string says sums=exact, the coder loses nothing
+ * or rounds at random, there is no feedback, or the positions are not sent: what that loses stays
+ * in the residual of the rank that has summed them (codec_sums.c).
+ *
  * Steps are numbered by commits, so that the number is the same on all ranks whatever has failed:
  * an aborted or dropped step leaves its number to the next one, a revoked one takes it back. A step
  * with sums makes sense only between ranks that are at the same number.
@@ -36,7 +40,9 @@
  * rounding, 8 more with momentum) per entry that may be sent, plus what its selector needs (topk:
  * 2 k + n / 8 bytes and at most 0.5 MB; random: 4 k); none: 8 bytes per element; coded values:
  * n / 16 bytes and at most 0.8 MB. What is sent is kept twice: of the step that was committed last
- * and of the one that runs. Nothing is allocated after spr_codec_create().
+ * and of the one that runs. Nothing is allocated after spr_codec_create(), but room for what
+ * rounded sums have lost, when a step begins in a place where this rank sums more than before: two
+ * lists of 8 bytes (dense: 4) per element that it sums, of which only pages in use take memory.
  */
 #ifndef SPR_COMPRESS_CODEC_H
 #define SPR_COMPRESS_CODEC_H
@@ -52,10 +58,11 @@
 
 /* What a codec string stands for. */
 struct spr_codec_kind {
-    bool dense;     /* whole vectors, no selection */
-    bool lists;     /* of indices and values; otherwise values only */
-    bool coded;     /* SPR_V_CODED */
-    bool conserves; /* residual' = residual + gradient - sent */
+    bool dense;      /* whole vectors, no selection */
+    bool lists;      /* of indices and values; otherwise values only */
+    bool coded;      /* SPR_V_CODED */
+    bool round_sums; /* sums are sent on as values are, where there are several ranks */
+    bool conserves;  /* residual' = residual + gradient - sent */
 };
 /* INVALID, as spr_codec_create(). */
 spr_status spr_codec_kind_of(const char *spec, struct spr_codec_kind *kind,
@@ -78,6 +85,15 @@ struct spr_codec_step {
     size_t count;          /* of the list, or with sum of the vector */
     enum spr_vtype vtype;  /* values fit this type without loss; or they are */
     struct spr_coding coding; /* ... coded so, without scratch */
+    bool round_sums;          /* sums are sent on as values are: spr_codec_keep_rest() */
+};
+/* A window of those that this rank sums in a step with round_sums, and what rounding has left of
+ * its sums, at ascending positions. Of a dense vector at all of them: pos is not read. */
+struct spr_codec_rest {
+    uint32_t window;
+    const uint16_t *pos;
+    const float *rest;
+    size_t count;
 };
 
 /* Does it send vectors, with values of one of the types that dense collectives sum? */
@@ -95,6 +111,8 @@ bool spr_codec_next(spr_codec *codec, float *gradient, struct spr_codec_step *st
 /* What others make of the step that runs, in the order of `vector` or `value`. Not of one with a
  * sum and no indices. */
 void spr_codec_sent(const spr_codec *codec, const struct spr_codec_step *step, float *sent);
+/* The residual keeps rest * weight, when the step is committed. Each window once, ascending. */
+void spr_codec_keep_rest(spr_codec *codec, const struct spr_codec_rest *r, float weight);
 void spr_codec_commit(spr_codec *codec);
 void spr_codec_abort(spr_codec *codec);
 void spr_codec_revoke(spr_codec *codec);

@@ -87,6 +87,19 @@ struct spr_codec_parameter {
     size_t place; /* in the layout */
 };
 
+/* What sums have lost, by slot: codec_sums.c. */
+enum spr_codec_lost_state {
+    SPR_LOST_LISTED, /* `value` is to be added to the residual */
+    SPR_LOST_SHOWN,  /* it was; `value` is what was there before */
+    SPR_LOST_ADDED,  /* it was, and the next step has begun; `value` is how much */
+};
+struct spr_codec_lost {
+    uint32_t *index; /* NULL: all that this rank sums, window by window */
+    float *value;
+    size_t count, room;
+    enum spr_codec_lost_state state;
+};
+
 struct spr_codec {
     const struct spr_codec_selection *selection;
     const struct spr_value_coder *coder;
@@ -126,7 +139,8 @@ struct spr_codec {
     } sent_as[2];    /* by slot */
     int slot;        /* 0 or 1: of the step that was begun last, or is to be retried */
     int committed;   /* of the step that was committed last; -1: none that could be revoked */
-    bool beneath;    /* the step of `slot` was revoked when a later one was in the residual */
+    struct spr_codec_lost lost[2]; /* by slot */
+    bool beneath; /* the step of `slot` was revoked when a later one was in the residual */
     struct spr_codec_keeper keeper;
     struct spr_quality quality;
 };
@@ -154,10 +168,27 @@ static inline struct spr_feedback spr_codec_feedback_of(const spr_codec *codec,
     return f;
 }
 
+/* ---- codec_sums.c ---- */
+
+/* Are the sums of its steps rounded? */
+bool spr_codec_rounds_sums(const spr_codec *codec);
+/* Room for the step of codec->slot, which begins; none is listed yet. NOMEM. */
+spr_status spr_codec_sums_open(spr_codec *codec, const struct spr_codec_place *place);
+void spr_codec_sums_close(spr_codec *codec, int slot);
+/* What the step that was committed last has lost goes into the residual: somebody looks at it, or
+ * the next step begins; comes out again, as that step is revoked; or is forgotten. */
+void spr_codec_sums_show(spr_codec *codec);
+void spr_codec_sums_add(spr_codec *codec);
+void spr_codec_sums_revoke(spr_codec *codec);
+void spr_codec_sums_forget(spr_codec *codec);
+
 /* The residual is its owner's to look at, and what brings it up to date changes no step. */
 static inline void spr_codec_settle(const spr_codec *codec)
 {
-    if (codec->selection->steps->settle && codec->phase != SPR_CODEC_RUNNING)
+    if (codec->phase == SPR_CODEC_RUNNING)
+        return;
+    spr_codec_sums_show((spr_codec *)codec);
+    if (codec->selection->steps->settle)
         codec->selection->steps->settle((spr_codec *)codec);
 }
 

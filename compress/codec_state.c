@@ -154,6 +154,7 @@ spr_status spr_codec_clear(spr_codec *codec)
     memset(codec->residual, 0, codec->elements * sizeof(float));
     if (codec->velocity)
         memset(codec->velocity, 0, codec->elements * sizeof(float));
+    spr_codec_sums_forget(codec);
     codec->phase = SPR_CODEC_IDLE;
     return SPR_OK;
 }
@@ -295,5 +296,6 @@ spr_status spr_codec_load(spr_codec *codec, const void *buffer, size_t bytes)
     codec->select = (struct spr_select_state){h.threshold_bits, h.age};
     codec->phase = SPR_CODEC_IDLE; /* the steps before belonged to the state that is gone */
     codec->committed = -1;
+    spr_codec_sums_forget(codec);
     return SPR_OK;
 }

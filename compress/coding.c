@@ -29,6 +29,14 @@ size_t spr_coding_encode(const struct spr_coding *c, const struct spr_blocks *b,
     return n > 0 ? c->coder->encode(c->options, &draw, val, n, out) : 0;
 }
 
+void spr_coding_pass(const struct spr_coding *c, const struct spr_blocks *b, uint32_t owner,
+                     uint32_t w, const float *val, size_t n, enum spr_decode how, float *out)
+{
+    (void)spr_coding_encode(c, b, owner, w, val, n, c->image);
+    if (n > 0)
+        c->coder->decode(c->options, c->image, n, how, out);
+}
+
 size_t spr_coding_round(const struct spr_coding *c, const struct spr_blocks *b, uint32_t owner,
                         uint32_t w, float *val, size_t n)
 {

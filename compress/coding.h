@@ -27,6 +27,9 @@ _Bool spr_coding_is_fixed(const struct spr_coding *c);
 /* The image of the n values of a window; returns its bytes. out: aligned to 4. */
 size_t spr_coding_encode(const struct spr_coding *c, const struct spr_blocks *b, uint32_t owner,
                          uint32_t w, const float *val, size_t n, void *out);
+/* out = or += what becomes of the n values of a window. Uses c->image. */
+void spr_coding_pass(const struct spr_coding *c, const struct spr_blocks *b, uint32_t owner,
+                     uint32_t w, const float *val, size_t n, enum spr_decode how, float *out);
 /* What becomes of the n values of a window: val = decode(encode(val)). Uses c->image; returns its
  * bytes. */
 size_t spr_coding_round(const struct spr_coding *c, const struct spr_blocks *b, uint32_t owner,

@@ -22,6 +22,7 @@ compress_libspr_compress_la_SOURCES = \
 	compress/codec_select.c \
 	compress/codec_selections.c \
 	compress/codec_state.c \
+	compress/codec_sums.c \
 	compress/coding.c \
 	compress/coding.h \
 	compress/indices/auto.c \

@@ -150,6 +150,43 @@ static size_t visit_next(struct spr_chunk *c, struct visit *v)
     return n;
 }
 
+/* ---- Values alone ---- */
+
+static void put_values(const float *val, size_t n, enum spr_decode how, float *out)
+{
+    switch (how) {
+    case SPR_DECODE_SET:
+        memcpy(out, val, n * sizeof(*out));
+        break;
+    case SPR_DECODE_ADD:
+        spr_kernels()->add_dense(out, val, n);
+        break;
+    case SPR_DECODE_TAKE:
+        for (size_t i = 0; i < n; i++)
+            out[i] = spr_magnitude(out[i]) < 0x7f800000u ? out[i] - val[i] : 0;
+    }
+}
+
+size_t spr_chunk_values(struct spr_chunk *c, enum spr_decode how, float *out)
+{
+    uint32_t i = c->next_window - c->first_window;
+    size_t n, total = 0;
+    struct visit v;
+
+    if (c->vtype == SPR_V_CODED && c->format == SPR_CHUNK_DENSE) { /* without a copy */
+        total = spr_chunk_window_entries(c, i);
+        c->coding->coder->decode(c->coding->options, c->next_image, total, how, out);
+        c->next_image += spr_chunk_image_bytes(c, i, total);
+        c->next_entry += total;
+        c->next_window++;
+        return total;
+    }
+    visit_begin(c, &v);
+    for (; (n = visit_next(c, &v)) > 0; total += n)
+        put_values(v.val, n, how, out + total);
+    return total;
+}
+
 /* ---- Add ---- */
 
 static void add_bitmap(struct spr_chunk *c, struct visit *v, float *acc, uint64_t *touched)

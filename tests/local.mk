@@ -26,6 +26,7 @@ test_programs = \
 	tests/unit/test_compress_momentum \
 	tests/unit/test_compress_quality \
 	tests/unit/test_compress_revoke \
+	tests/unit/test_compress_sums \
 	tests/unit/test_compress_schedule \
 	tests/unit/test_compress_selections \
 	tests/unit/test_compress_state \
@@ -109,6 +110,9 @@ tests_sim_test_rounds_LDADD = transport/libspr-sim.la $(LDADD)
 test_programs += tests/sim/test_positions
 tests_sim_test_positions_SOURCES = tests/sim/codec_world.h tests/sim/test_positions.c $(sim_world)
 tests_sim_test_positions_LDADD = transport/libspr-sim.la $(LDADD) -lm
+test_programs += tests/sim/test_sums
+tests_sim_test_sums_SOURCES = tests/sim/codec_world.h tests/sim/test_sums.c $(sim_world)
+tests_sim_test_sums_LDADD = transport/libspr-sim.la $(LDADD) -lm
 test_programs += tests/sim/test_hostile
 tests_sim_test_hostile_SOURCES = tests/sim/test_hostile.c $(sim_world)
 tests_sim_test_hostile_LDADD = transport/libspr-sim.la $(LDADD)

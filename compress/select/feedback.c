@@ -9,6 +9,7 @@
 #include "compress/kernels/select.h"
 
 static const char *const rules[] = {"on", "decay", "momentum", "nesterov", "off", NULL};
+static const char *const sums[] = {"rounded", "exact", NULL};
 
 const struct spr_opt spr_feedback_table[SPR_FEEDBACK_OPTIONS] = {
     {
@@ -36,6 +37,15 @@ const struct spr_opt spr_feedback_table[SPR_FEEDBACK_OPTIONS] = {
         .offset = offsetof(struct spr_feedback_options, momentum),
         .min = 0,
         .max = 1,
+    },
+    {
+        .name = "sums",
+        .default_value = "rounded",
+        .doc = "sums are sent on as values are, and what that loses stays where they were summed; "
+               "exact = as fp32",
+        .type = SPR_OPT_ENUM,
+        .offset = offsetof(struct spr_feedback_options, sums),
+        .choices = sums,
     },
     {
         .name = "masking",

@@ -47,18 +47,22 @@ struct spr_feedback {
     float scale;           /* c, set by spr_select_begin() and spr_select_decide() */
 };
 
+/* What becomes of sums that are sent on (compress/codec_sums.c). */
+enum spr_feedback_sums { SPR_SUMS_ROUNDED, SPR_SUMS_EXACT };
+
 /* What a user can choose. */
 struct spr_feedback_options {
     int rule; /* enum spr_feedback_rule */
     double decay;
     double momentum;
+    int sums; /* enum spr_feedback_sums */
     double clip;
     bool masking;
     int warmup; /* steps of an epoch; 0: none */
 };
-#define SPR_FEEDBACK_OPTIONS 6
-#define SPR_FEEDBACK_WHOLE_OPTIONS 3 /* the first ones: where everything is sent */
-#define SPR_FEEDBACK_PART_OPTIONS 5  /* ... where a selector sees a part of the gradient */
+#define SPR_FEEDBACK_OPTIONS 7
+#define SPR_FEEDBACK_WHOLE_OPTIONS 4 /* the first ones: where everything is sent */
+#define SPR_FEEDBACK_PART_OPTIONS 6  /* ... where a selector sees a part of the gradient */
 extern const struct spr_opt spr_feedback_table[SPR_FEEDBACK_OPTIONS];
 
 /* Fill in everything but the arrays. */

@@ -24,7 +24,7 @@ static double input(const struct schedule *s, const struct schedule_operation *o
                     size_t i)
 {
     uint64_t which = s->seed ^ (uint64_t)k << 50 ^ (uint64_t)rank << 40 ^ i;
-    int most = o->kind == SCHEDULE_COMPRESSED ? 25 : 100;
+    int most = o->kind == SCHEDULE_COMPRESSED ? SCHEDULE_LARGEST : 100;
 
     if (!o->whole)
         return reference_input(s->seed, o->dtype, (uint64_t)k, rank, i);

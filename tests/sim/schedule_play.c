@@ -71,8 +71,8 @@ void schedule_begin(struct schedule_play *play, const struct schedule *schedule)
 
     memset(play, 0, sizeof *play);
     play->schedule = *schedule;
-    schedule_fill(play);
     play->live = spr_mem_live();
+    schedule_fill(play);
     play->live_bytes = play->most_bytes = spr_mem_live_bytes();
     world_create(&play->world, &s->links);
     for (int r = 0; r < s->ranks; r++) {
@@ -357,11 +357,11 @@ bool schedule_end(struct schedule_play *play, bool good)
     good = good && !*play->failure;
     world_destroy(&play->world);
     memset(&play->world, 0, sizeof play->world);
+    good = good && schedule_check_codecs(play);
+    schedule_free(play);
     if (good && spr_mem_live() != play->live)
         good = schedule_fail(play, -1, -1, "%lld allocations leaked",
                              (long long)(spr_mem_live() - play->live));
-    good = good && schedule_check_codecs(play);
-    schedule_free(play);
     return good;
 }
 

@@ -166,6 +166,8 @@ static void draw_job(struct schedule *s)
         "bf16",
         "topk:ratio=20%+int8:group=64,rounding=stochastic",
         "topk:ratio=10%+bounded",
+        "topk:ratio=10%,sums=exact+fp16",
+        "none:sums=exact+int4:group=64",
         "bounded:bits=5,group=64",
         "int8",
         "sign:group=32",

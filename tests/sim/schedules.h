@@ -123,6 +123,8 @@ static inline bool schedule_mismatches(const struct schedule *s)
 {
     return s->ranks > 1 && s->odd >= SCHEDULE_OTHER_COUNT && s->odd <= SCHEDULE_OTHER_KIND;
 }
+/* Gradients of compressed operations are whole numbers up to this. */
+#define SCHEDULE_LARGEST 25
 /* What a rank calls. */
 static inline const struct schedule_operation *schedule_call_of(const struct schedule *s, int rank,
                                                                 int k)

@@ -5,6 +5,7 @@
  */
 #include "compress/chunk.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -59,11 +60,11 @@ static bool take(enum fill fill, uint32_t w, uint32_t p, uint32_t len)
     }
 }
 
-/* What a value of this type becomes on the wire. */
+/* What a value of this type becomes on the wire: finite values stay finite. */
 static float rounded(float x, enum spr_vtype v)
 {
     if (v == SPR_V_FP16)
-        return spr_fp16_to_float(spr_fp16_from_float(x));
+        return spr_fp16_to_float(spr_fp16_from_float(fmaxf(-65504, fminf(x, 65504))));
     return v == SPR_V_BF16 ? spr_bf16_to_float(spr_bf16_from_float(x)) : x;
 }
 

@@ -10,7 +10,8 @@
  *
  * L link rate in bit/s, a latency, R rounds (two steps each), s ranks that share a CPU. W is the
  * cost of collectives/direct.c (vectors: u = b, so 2 (P-1)/P b, the lower bound of Patarasuk and
- * Yuan 2009) and of collectives/sparse.c (lists: u is the union, as fp32). The CPU time of the
+ * Yuan 2009) and of collectives/sparse.c (lists: u is the union, values as
+ * in b, or fp32 where sums stay exact). The CPU time of the
  * transport is in no term, nor is waiting for the slowest rank; vectors that are small enough to be
  * summed in one step (collectives/flat.c) take less.
  *

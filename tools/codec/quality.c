@@ -112,7 +112,19 @@ static spr_status time_sum(struct subject *subject, const struct spr_codec_step 
     return SPR_OK;
 }
 
-/* As collectives send it: dense ones in the type of the step, the others as fp32. */
+/* Are sums sent as the values are, of the type of the step? Otherwise they are fp32. */
+static bool sums_are_rounded(const struct subject *subject, int ranks)
+{
+    struct spr_codec_kind kind = {.dense = false};
+    struct spr_error error = {.rank = -1};
+
+    if (spr_codec_is_dense(subject->codec))
+        return true;
+    (void)spr_codec_kind_of(subject->name, &kind, &error);
+    return kind.round_sums && ranks > 1;
+}
+
+/* As collectives send it. */
 spr_status quality_sum(struct subject *subject, int ranks, struct quality_sum *sum,
                        struct spr_error *error)
 {
@@ -125,16 +137,17 @@ spr_status quality_sum(struct subject *subject, int ranks, struct quality_sum *s
         .value = values,
         .index = index,
         .count = n,
-        .vtype = spr_codec_is_dense(subject->codec) ? subject->wire.vtype : SPR_V_FP32,
+        .vtype = sums_are_rounded(subject, ranks) ? subject->wire.vtype : SPR_V_FP32,
+        .coding = subject->wire.coding,
     };
+    struct spr_rng rng = {.seed = n};
     spr_status status;
 
     if (!values || !decoded || !index) {
         status = spr_error_set(error, SPR_ERR_NOMEM, -1, "no memory for %zu elements", n);
         goto out;
     }
-    for (size_t i = 0; i < n; i++)
-        values[i] = 1;
+    data_fill(DATA_NORMAL, values, n, &rng); /* some coders' bytes depend on the values */
     if (subject->lists)
         step.count =
             random_support(index, n, union_entries((double)n, (double)subject->entries, ranks));

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Sums that are rounded as the values were. Where a rank has summed elements of a step and sends
+ * them on as the value coder makes them, what that loses goes into its own residual, since nobody
+ * else knows of it: sums' = round(sum), residual += sum - sums'. Over all ranks, what was sent and
+ * what stays is what went in (after Tang et al. 2019, "DoubleSqueeze", whose server has a residual
+ * of its own for this).
+ *
+ * A step that is committed may be revoked, so this enters the residual late: when the next step
+ * begins, or when somebody looks at it. Until then it is only listed; after somebody has looked,
+ * what was there before is. A revoke gives the residual as it was, to the bit; beneath a later
+ * step, the amount is taken off again.
+ */
+#include "compress/codec_internal.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/util.h"
+
+/* Elements that this rank sums, at most. */
+static size_t most_of(const struct spr_codec_place *place)
+{
+    return (size_t)spr_blocks_local(&place->blocks, place->rank);
+}
+
+bool spr_codec_rounds_sums(const spr_codec *codec)
+{
+    const struct spr_feedback_options *f = spr_codec_feedback(codec);
+
+    return f->sums == SPR_SUMS_ROUNDED && f->rule != SPR_FEEDBACK_OFF &&
+           !spr_codec_is_lossless(codec) && !(codec->traits & SPR_VALUES_RANDOM) &&
+           (codec->selection->selector ? spr_codec_sends_lists(codec)
+                                       : codec->vtype == SPR_V_CODED);
+}
+
+spr_status spr_codec_sums_open(spr_codec *codec, const struct spr_codec_place *place)
+{
+    size_t most = most_of(place);
+    struct spr_codec_lost *lost = &codec->lost[codec->slot];
+
+    lost->count = 0;
+    lost->state = SPR_LOST_LISTED;
+    if (most <= lost->room)
+        return SPR_OK;
+    spr_codec_sums_close(codec, codec->slot);
+    lost->value = spr_pages_alloc(most * sizeof *lost->value);
+    if (spr_codec_sends_lists(codec) && lost->value)
+        lost->index = spr_pages_alloc(most * sizeof *lost->index);
+    lost->room = most;
+    if (lost->value && (lost->index || !spr_codec_sends_lists(codec)))
+        return SPR_OK;
+    spr_codec_sums_close(codec, codec->slot);
+    return spr_error_set(spr_thread_error(), SPR_ERR_NOMEM, -1,
+                         "no memory for codec %s: %zu elements whose sums are rounded", codec->spec,
+                         most);
+}
+
+void spr_codec_sums_close(spr_codec *codec, int slot)
+{
+    struct spr_codec_lost *lost = &codec->lost[slot];
+
+    spr_pages_free(lost->value, lost->room * sizeof *lost->value);
+    spr_pages_free(lost->index, lost->room * sizeof *lost->index);
+    *lost = (struct spr_codec_lost){0};
+}
+
+void spr_codec_keep_rest(spr_codec *codec, const struct spr_codec_rest *r, float weight)
+{
+    struct spr_codec_lost *lost = &codec->lost[codec->slot];
+    const struct spr_codec_place *place = &codec->sent_as[codec->slot].place;
+    uint64_t begin = (uint64_t)r->window << SPR_WINDOW_LOG2;
+    float *value = lost->value + lost->count;
+
+    assert(lost->count + r->count <= lost->room);
+    for (size_t i = 0; i < r->count; i++)
+        value[i] = r->rest[i] * weight;
+    for (size_t i = 0; lost->index && i < r->count; i++)
+        lost->index[lost->count + i] =
+            (uint32_t)spr_blocks_global(&place->blocks, place->rank, begin + r->pos[i]);
+    lost->count += r->count;
+}
+
+/* One element: what happens to it, and what the list has of it then. */
+static inline void move(float *residual, float *value, enum spr_codec_lost_state from,
+                        enum spr_codec_lost_state to)
+{
+    float before = *residual, listed = *value;
+
+    switch (to) {
+    case SPR_LOST_SHOWN: /* from LISTED */
+        *residual = before + listed;
+        *value = before;
+        break;
+    case SPR_LOST_ADDED:
+        if (from == SPR_LOST_LISTED)
+            *residual = before + listed;
+        else
+            *value = before - listed;
+        break;
+    case SPR_LOST_LISTED: /* back */
+        *residual = from == SPR_LOST_SHOWN ? listed : before - listed;
+        break;
+    }
+}
+
+static void move_all(spr_codec *codec, int slot, enum spr_codec_lost_state to)
+{
+    struct spr_codec_lost *lost = &codec->lost[slot];
+    const struct spr_codec_place *place = &codec->sent_as[slot].place;
+    enum spr_codec_lost_state from = lost->state;
+
+    lost->state = to;
+    if (lost->count == 0)
+        return;
+    codec->residual_zero = false;
+    if (lost->index) {
+        for (size_t i = 0; i < lost->count; i++)
+            move(&codec->residual[lost->index[i]], &lost->value[i], from, to);
+        return;
+    }
+    float *value = lost->value;
+    for (uint32_t w = 0; w < spr_blocks_windows(&place->blocks, place->rank); w++) {
+        struct spr_blocks_runs runs = spr_blocks_runs(&place->blocks, NULL, place->rank, w);
+
+        for (size_t first, end; spr_blocks_run(&runs, &first, &end);)
+            for (size_t i = first; i < end; i++)
+                move(&codec->residual[i], value++, from, to);
+    }
+}
+
+void spr_codec_sums_show(spr_codec *codec)
+{
+    if (codec->committed >= 0 && codec->lost[codec->committed].state == SPR_LOST_LISTED)
+        move_all(codec, codec->committed, SPR_LOST_SHOWN);
+}
+
+void spr_codec_sums_add(spr_codec *codec)
+{
+    if (codec->committed >= 0 && codec->lost[codec->committed].state != SPR_LOST_ADDED)
+        move_all(codec, codec->committed, SPR_LOST_ADDED);
+}
+
+void spr_codec_sums_revoke(spr_codec *codec)
+{
+    struct spr_codec_lost *lost = &codec->lost[codec->committed];
+
+    if (lost->state != SPR_LOST_LISTED)
+        move_all(codec, codec->committed, SPR_LOST_LISTED);
+    lost->count = 0;
+}
+
+void spr_codec_sums_forget(spr_codec *codec)
+{
+    for (int slot = 0; slot < 2; slot++)
+        codec->lost[slot].count = 0;
+}

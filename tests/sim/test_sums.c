@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Sums that are rounded as values are (compress/codec_sums.c), over simulated links: what comes out
+ * is the sum, rounded once more by its owner; what that loses comes again; and sums=exact, coders
+ * that round at random and a rank alone leave the sum as it is.
+ */
+#include "compress/coding.h"
+#include "tests/sim/codec_world.h"
+
+static const char *const rounding_specs[] = {
+    "topk:ratio=5%+fp16",
+    "topk:ratio=3%+bf16",
+    "topk:ratio=10%+int8:group=64",
+    "topk:ratio=100%+int4",
+    "topk:ratio=2%+bounded:error=0.01",
+    "threshold:by=rms,value=2,most=20%+sign:group=32",
+    "block:ratio=10%+fp16",
+    "adaptive:ratio=5%+int8",
+    "int8",
+    "int4:group=100",
+    "bounded:bits=6,group=64",
+    "sign",
+};
+static const char *const exact_specs[] = {
+    "topk:ratio=5%",
+    "topk:ratio=5%,sums=exact+fp16",
+    "topk:ratio=5%,feedback=off+int8",
+    "topk:ratio=5%+int8:rounding=stochastic",
+    "none:sums=exact+int8",
+    "qsgd:levels=7",
+};
+
+/* ---- A naive reference ----------------------------------------------------------------------- */
+
+static float sum[N];
+static bool touched[N];
+
+/* What all ranks send, by twins of their codecs, added in rank order. */
+static void sum_twins(int ranks, spr_codec *const *twins, spr_op op)
+{
+    static float value[N];
+
+    memset(sum, 0, sizeof(sum));
+    memset(touched, 0, sizeof(touched));
+    for (int r = 0; r < ranks; r++) {
+        const struct spr_codec_place place = {spr_blocks_choose(N, (uint32_t)ranks), (uint32_t)r};
+        struct spr_codec_step s;
+
+        assert_int_equal(spr_codec_begin_at(twins[r], gradient[r], &place, &s), SPR_OK);
+        spr_codec_sent(twins[r], &s, value);
+        for (size_t i = 0; i < (s.dense ? N : s.count); i++) {
+            size_t at = s.dense ? i : s.index[i];
+            sum[at] = touched[at] ? sum[at] + value[i] : 0 + value[i];
+            touched[at] = true;
+        }
+    }
+    for (size_t i = 0; i < N && op == SPR_AVG; i++)
+        sum[i] /= (float)ranks;
+}
+
+/* Round the sums of a window of an owner, in place. */
+static void round_window(const struct spr_coding *c, const struct spr_blocks *b, uint32_t owner,
+                         uint32_t w)
+{
+    static float val[SPR_WINDOW + 16];
+    static char image[8 * SPR_WINDOW];
+    uint32_t len = spr_blocks_window_len(b, owner, w);
+    struct spr_draw none = {{0}, 0};
+    size_t at[SPR_WINDOW], n = 0;
+
+    for (uint32_t p = 0; p < len; p++) {
+        size_t global = (size_t)spr_blocks_global(b, owner, ((uint64_t)w << SPR_WINDOW_LOG2) + p);
+        if (touched[global]) {
+            val[n] = sum[global];
+            at[n++] = global;
+        }
+    }
+    if (n > 0) {
+        assert_true(c->coder->bound(c->options, n) <= sizeof(image));
+        c->coder->encode(c->options, &none, val, n, image);
+        c->coder->decode(c->options, image, n, SPR_DECODE_SET, val);
+    }
+    for (size_t i = 0; i < n; i++)
+        sum[at[i]] = val[i];
+}
+
+static void round_sum(const spr_codec *c, int ranks)
+{
+    const struct spr_coding coding = {.coder = c->coder, .options = c->coder_options};
+    struct spr_blocks b = spr_blocks_choose(N, (uint32_t)ranks);
+
+    for (uint32_t owner = 0; owner < (uint32_t)ranks; owner++)
+        for (uint32_t w = 0; w < spr_blocks_windows(&b, owner); w++)
+            round_window(&coding, &b, owner, w);
+}
+
+/* The twins' residuals become those of the codecs: what sums have lost is in these. */
+static void follow(int ranks, spr_codec *const *twins)
+{
+    for (int r = 0; r < ranks; r++) {
+        spr_codec_commit(twins[r]);
+        memcpy(twins[r]->residual, spr_codec_residual(codec[r]), sizeof(gradient[r]));
+        twins[r]->residual_zero = false;
+    }
+}
+
+/* Some steps: the result of each, bit by bit, and that nothing is lost. */
+static void expect_results(const char *spec, int ranks, spr_op op, bool rounded)
+{
+    spr_codec *twins[RANKS_MAX];
+    struct world w;
+
+    make(&w, ranks, spec);
+    for (int r = 0; r < ranks; r++)
+        twins[r] = make_codec(spec);
+    for (uint64_t k = 0; k < 4; k++) {
+        draw_on(&w);
+        sum_twins(ranks, twins, op);
+        if (rounded)
+            round_sum(codec[0], ranks);
+        step(&w, op, NULL);
+        for (size_t i = 0; i < N; i++)
+            if (!(buffer[0][i] >= sum[i] && buffer[0][i] <= sum[i]))
+                fail_msg(
+                    "%s, %d ranks, step %llu, element %zu: %.9g, not %.9g (SPARRING_SEED=%llu)",
+                    spec, ranks, (unsigned long long)k, i, (double)buffer[0][i], (double)sum[i],
+                    (unsigned long long)seed);
+        for (size_t i = 0; i < N && op == SPR_AVG; i++)
+            buffer[0][i] *= (float)ranks;
+        if (codec[0]->selection->steps->conserves(codec[0]))
+            expect_conserved(&w, 0, k);
+        follow(ranks, twins);
+    }
+    for (int r = 0; r < ranks; r++)
+        spr_codec_destroy(twins[r]);
+    unmake(&w);
+}
+
+static void sums_are_rounded_once_more_and_nothing_is_lost(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(rounding_specs); s++)
+        for (int ranks = 1; ranks <= RANKS_MAX; ranks++)
+            expect_results(rounding_specs[s], ranks, (ranks + (int)s) % 2 ? SPR_SUM : SPR_AVG,
+                           ranks > 1);
+}
+
+static void sums_are_exact_where_that_is_asked_for(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(exact_specs); s++)
+        for (int ranks = 2; ranks <= RANKS_MAX; ranks += 2)
+            expect_results(exact_specs[s], ranks, SPR_AVG, false);
+}
+
+/* ---- Failures -------------------------------------------------------------------------------- */
+
+/* A rank dies at any moment of a step, when the sums before have lost something. What the others
+ * have put in comes out, whether they do the step again or drop it. */
+static void a_death_loses_nothing_of_what_sums_have_lost(void **state)
+{
+    int redone = 0, dropped = 0, kept = 0;
+    spr_status statuses[WORLD_MAX];
+
+    (void)state;
+    for (uint64_t trial = 0; trial < 240; trial++) {
+        int ranks = 3 + (int)spr_rng_below(&rng, RANKS_MAX - 2);
+        int victim = (int)spr_rng_below(&rng, (uint64_t)ranks);
+        bool drop = spr_rng_below(&rng, 2), look = spr_rng_below(&rng, 2), redo = false;
+        struct world w;
+
+        make(&w, ranks, rounding_specs[trial % SPR_ARRAY_LEN(rounding_specs)]);
+        for (int k = 0; k < 2; k++) {
+            draw(ranks);
+            step(&w, SPR_SUM, NULL);
+        }
+        draw_on(&w);
+        for (int r = 0; r < ranks; r++)
+            assert_int_equal(post(&w, r, SPR_SUM, NULL), SPR_OK);
+        spr_sim_kill(w.sim, victim, now(&w) + spr_rng_below(&rng, MS));
+        run(&w);
+        for (int r = 0; r < ranks && look; r++) /* brings what is provisional into the residual */
+            (void)spr_codec_residual(codec[r]);
+        world_settle(&w, 3); /* it may die later */
+        assert_true(world_shrink(&w, NULL, 2 * SECOND, now(&w) + 100 * SECOND, statuses));
+        for (int r = 0; r < ranks; r++) {
+            if (r == victim)
+                continue;
+            assert_int_equal(statuses[r], SPR_OK);
+            bool again = codec[r]->phase == SPR_CODEC_ABSORBED;
+            redo |= again;
+            if (again) /* as before the step, to the bit, but for what is rounded at commit */
+                assert_memory_equal(spr_codec_residual(codec[r]), before[r], sizeof(before[r]));
+            if (drop)
+                spr_codec_drop(codec[r]);
+        }
+        redone += redo && !drop;
+        dropped += redo && drop;
+        kept += !redo;
+        for (int k = 0; k < 3; k++) {
+            if (!redo || drop || k > 0)
+                draw_on(&w);
+            expect_conserved(&w, step(&w, SPR_SUM, NULL), trial);
+        }
+        unmake(&w);
+    }
+    printf("%d steps done again, %d dropped, %d were done\n", redone, dropped, kept);
+    assert_true(redone > 10 && dropped > 10 && kept > 10);
+}
+
+/* ---- Bytes ----------------------------------------------------------------------------------- */
+
+static double sent_bytes(const struct world *w)
+{
+    spr_stats stats = {.struct_size = sizeof stats};
+
+    assert_int_equal(spr_comm_stats(w->comms[0], &stats), SPR_OK);
+    return (double)stats.sent_bytes;
+}
+
+/* Per element, headers and all, of 2 (P - 1) / P n elements in both directions. */
+static void both_ways_take_the_bytes_of_the_coder(void **state)
+{
+    static const struct {
+        const char *spec;
+        double most;
+    } cases[] = {{"int8", 1.02}, {"int4", 0.52}, {"sign", 0.14}, {"none:sums=exact+int8", 2.53}};
+    enum { LONG = 4 << 20, RANKS = 4 };
+    const spr_layout whole = {.id = 1, .rows = LONG, .columns = 1};
+    struct spr_sim_options options = {.ranks = RANKS, .seed = seed, .latency_s = 10e-6};
+    float *vectors[RANKS];
+    struct world w;
+
+    (void)state;
+    world_create(&w, &options);
+    for (int r = 0; r < RANKS; r++)
+        assert_non_null(vectors[r] = malloc(LONG * sizeof(float)));
+    for (size_t c = 0; c < SPR_ARRAY_LEN(cases); c++) {
+        double so_far = sent_bytes(&w), per_element;
+
+        for (int r = 0; r < RANKS; r++) {
+            data_fill(DATA_NORMAL, vectors[r], LONG, &rng);
+            assert_int_equal(spr_codec_create(cases[c].spec, &whole, 1, &codec[r]), SPR_OK);
+            assert_int_equal(spr_icompressed_allreduce(w.comms[r], codec[r], vectors[r], SPR_AVG,
+                                                       NULL, &w.requests[r]),
+                             SPR_OK);
+        }
+        run(&w);
+        per_element = (sent_bytes(&w) - so_far) / (2.0 * (RANKS - 1) / RANKS * LONG);
+        printf("%s: %.3f bytes per element\n", cases[c].spec, per_element);
+        assert_true(per_element <= cases[c].most);
+        for (int r = 0; r < RANKS; r++)
+            spr_codec_destroy(codec[r]);
+    }
+    for (int r = 0; r < RANKS; r++)
+        free(vectors[r]);
+    world_destroy(&w);
+}
+
+CODEC_WORLD_MAIN(cmocka_unit_test(sums_are_rounded_once_more_and_nothing_is_lost),
+                 cmocka_unit_test(sums_are_exact_where_that_is_asked_for),
+                 cmocka_unit_test(a_death_loses_nothing_of_what_sums_have_lost),
+                 cmocka_unit_test(both_ways_take_the_bytes_of_the_coder))
