@@ -241,6 +241,7 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
                               .vtype = step.vtype,
                               .coding = step.coding,
                               .round_sums = step.round_sums,
+                              .bound_union = step.bound_union,
                               .codec_hash = spr_codec_hash(codec),
                               .codec_step = step.sum ? step.number : 0};
     return SPR_OK;

@@ -75,6 +75,8 @@ static void end_step(spr_request *rq, spr_status status)
     if (!rq->codec)
         return;
     if (status == SPR_OK) {
+        if (rq->plan.bound_union)
+            spr_codec_take_back(rq->codec, rq->plan.dense);
         spr_codec_commit(rq->codec);
         spr_outcome_committed(rq->comm, rq->codec, rq->operation);
     } else {

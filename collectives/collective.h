@@ -47,9 +47,10 @@ struct spr_plan {
     enum spr_vtype vtype;            /* of the values on their way to the owner */
     struct spr_coding coding;        /* ... when they are coded */
     uint64_t codec_hash, codec_step; /* as in the descriptor */
-    bool round_sums; /* sums travel as values do, and the codec keeps what that loses */
-    float *gradient; /* NULL, or the result that a codec makes of sums: spr_codec_next() */
-    float *unpack;   /* dense codecs: recv holds halves, which go here at the end */
+    bool round_sums;  /* sums travel as values do, and the codec keeps what that loses */
+    bool bound_union; /* only the largest sums travel, and the codec takes the others back */
+    float *gradient;  /* NULL, or the result that a codec makes of sums: spr_codec_next() */
+    float *unpack;    /* dense codecs: recv holds halves, which go here at the end */
 };
 
 struct spr_algorithm {

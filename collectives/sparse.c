@@ -186,6 +186,7 @@ static void add_own(spr_request *rq)
     }
     if (coding_of(rq))
         (void)spr_coding_round(&s->coding, &s->blocks, (uint32_t)rq->comm->rank, s->merged, val, n);
+    s->contributed += n;
     for (size_t i = 0; i < n; i++) {
         s->accumulator[pos[i]] += val[i];
         s->touched[pos[i] >> 6] |= (uint64_t)1 << (pos[i] & 63);
@@ -205,7 +206,7 @@ static bool add(spr_request *rq, int from)
     if (!covered(rq, from))
         return false;
     if (s->offsets)
-        spr_chunk_add(&stream->chunk, s->accumulator, s->touched);
+        s->contributed += spr_chunk_add(&stream->chunk, s->accumulator, s->touched);
     else
         (void)spr_chunk_values(&stream->chunk, add_or_set(s), sums_of(s));
     if (s->merged + 1 == stream->chunk.first_window + stream->chunk.windows)
@@ -284,6 +285,10 @@ static bool harvest(spr_request *rq)
                    : len;
     bool last = s->merged + 1 == s->windows;
 
+    if (s->largest)
+        n = spr_window_largest(w->pos + w->count, val, n,
+                               spr_div_ceil(s->contributed, (size_t)rq->comm->size), s->largest);
+    s->contributed = 0;
     if (rq->plan.op == SPR_AVG)
         for (size_t i = 0; i < n; i++)
             val[i] /= (float)rq->comm->size;

@@ -77,10 +77,13 @@ static bool make_work_space(spr_request *rq)
     s->writer_scratch = spr_arena_alloc(&rq->arena, scratch);
     s->accumulator = spr_arena_alloc(&rq->arena, s->span * sizeof(float));
     s->touched = spr_arena_alloc(&rq->arena, s->span / 8);
+    if (rq->plan.bound_union)
+        s->largest =
+            spr_arena_alloc(&rq->arena, spr_window_largest_scratch(s->span) * sizeof *s->largest);
     s->kept = spr_arena_alloc(&rq->arena, size * sizeof(struct spr_kept *));
     s->kept_tail = spr_arena_alloc(&rq->arena, size * sizeof(struct spr_kept *));
-    if (!union_scratch || !s->writer_scratch || !s->accumulator || !s->touched || !s->kept ||
-        !s->kept_tail)
+    if ((rq->plan.bound_union && !s->largest) || !union_scratch || !s->writer_scratch ||
+        !s->accumulator || !s->touched || !s->kept || !s->kept_tail)
         return false;
     spr_chunk_writer_init(&s->writer, &s->blocks, 0, s->most_windows, max_entries,
                           s->writer_scratch);

@@ -120,8 +120,9 @@ spr_status spr_chunk_open(struct spr_chunk *c, const void *data, size_t bytes,
                           const struct spr_blocks *blocks, uint32_t owner, uint32_t expected_first,
                           const struct spr_coding *coding, const char **why);
 /* Visit the next window: acc[pos] += value for each entry, touched bit set. acc: SPR_WINDOW floats,
- * touched: SPR_WINDOW / 64 words; of a shorter window its length, rounded up to 64. */
-void spr_chunk_add(struct spr_chunk *c, float *acc, uint64_t *touched);
+ * touched: SPR_WINDOW / 64 words; of a shorter window its length, rounded up to 64. Returns the
+ * number of entries. */
+size_t spr_chunk_add(struct spr_chunk *c, float *acc, uint64_t *touched);
 /* Visit the next window: its values alone, in order, go to `out` or into it. Returns how many. TAKE
  * leaves 0 where out is not finite, and takes nothing of what is coded with something that is not.
  */
@@ -135,5 +136,9 @@ size_t spr_chunk_list(struct spr_chunk *c, uint32_t *index, float *value, size_t
 /* Union of a window: emit the touched entries in order, clear acc and touched behind. Returns the
  * number. pos/val have room for SPR_WINDOW + 16 entries. len: positions in the window. */
 size_t spr_window_harvest(float *acc, uint64_t *touched, uint32_t len, uint16_t *pos, float *val);
+/* Keep the k entries of largest magnitude, at least 1, of the n of a window; NaN first, ties by
+ * lower position. Returns how many are left. scratch: so many u32. */
+size_t spr_window_largest_scratch(size_t n);
+size_t spr_window_largest(uint16_t *pos, float *val, size_t n, size_t k, uint32_t *scratch);
 
 #endif

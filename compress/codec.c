@@ -210,7 +210,8 @@ spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
                               const struct spr_codec_place *place, struct spr_codec_step *step)
 {
     bool again = codec->phase == SPR_CODEC_ABSORBED;
-    bool round_sums = place->blocks.ranks > 1 && spr_codec_rounds_sums(codec);
+    bool several = place->blocks.ranks > 1;
+    bool round_sums = several && spr_codec_rounds_sums(codec);
 
     if (codec->phase == SPR_CODEC_RUNNING)
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
@@ -219,7 +220,11 @@ spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
         codec->slot = codec->committed == 0;
     if (round_sums && spr_codec_sums_open(codec, place) != SPR_OK)
         return SPR_ERR_NOMEM;
-    *step = (struct spr_codec_step){.vtype = codec->vtype, .round_sums = round_sums};
+    *step = (struct spr_codec_step){
+        .vtype = codec->vtype,
+        .round_sums = round_sums,
+        .bound_union = several && spr_codec_bounds_union(codec),
+    };
     codec->quality.due = false;
     if (!again) {
         codec->beneath = false;
@@ -269,6 +274,12 @@ void spr_codec_sent(const spr_codec *codec, const struct spr_codec_step *step, f
         spr_codec_quantise(codec, codec->slot, index, values, n, SPR_DECODE_SET, sent);
     else
         memcpy(sent, values, n * sizeof(*sent));
+}
+
+void spr_codec_take_back(spr_codec *codec, const float *result)
+{
+    spr_codec_sums_take_back(codec, result);
+    codec->selection->steps->take_back(codec, result);
 }
 
 void spr_codec_commit(spr_codec *codec)

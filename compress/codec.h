@@ -32,6 +32,11 @@
  * or rounds at random, there is no feedback, or the positions are not sent: what that loses stays
  * in the residual of the rank that has summed them (codec_sums.c).
  *
+ * With union=bounded only the largest sums are sent on. An element that all ranks get nothing of
+ * comes back to the residuals of those who have sent it, when the step is committed: it is taken by
+ * all or by none (Li and Hoefler 2022, "Near-optimal sparse allreduce for distributed deep
+ * learning", Ok-Topk).
+ *
  * Steps are numbered by commits, so that the number is the same on all ranks whatever has failed:
  * an aborted or dropped step leaves its number to the next one, a revoked one takes it back. A step
  * with sums makes sense only between ranks that are at the same number.
@@ -58,11 +63,12 @@
 
 /* What a codec string stands for. */
 struct spr_codec_kind {
-    bool dense;      /* whole vectors, no selection */
-    bool lists;      /* of indices and values; otherwise values only */
-    bool coded;      /* SPR_V_CODED */
-    bool round_sums; /* sums are sent on as values are, where there are several ranks */
-    bool conserves;  /* residual' = residual + gradient - sent */
+    bool dense;       /* whole vectors, no selection */
+    bool lists;       /* of indices and values; otherwise values only */
+    bool coded;       /* SPR_V_CODED */
+    bool round_sums;  /* sums are sent on as values are, where there are several ranks */
+    bool bound_union; /* likewise: the largest of them alone */
+    bool conserves;   /* residual' = residual + gradient - sent */
 };
 /* INVALID, as spr_codec_create(). */
 spr_status spr_codec_kind_of(const char *spec, struct spr_codec_kind *kind,
@@ -86,6 +92,7 @@ struct spr_codec_step {
     enum spr_vtype vtype;  /* values fit this type without loss; or they are */
     struct spr_coding coding; /* ... coded so, without scratch */
     bool round_sums;          /* sums are sent on as values are: spr_codec_keep_rest() */
+    bool bound_union;         /* the largest of them alone: spr_codec_take_back() */
 };
 /* A window of those that this rank sums in a step with round_sums, and what rounding has left of
  * its sums, at ascending positions. Of a dense vector at all of them: pos is not read. */
@@ -113,6 +120,9 @@ bool spr_codec_next(spr_codec *codec, float *gradient, struct spr_codec_step *st
 void spr_codec_sent(const spr_codec *codec, const struct spr_codec_step *step, float *sent);
 /* The residual keeps rest * weight, when the step is committed. Each window once, ascending. */
 void spr_codec_keep_rest(spr_codec *codec, const struct spr_codec_rest *r, float weight);
+/* Of a step with bound_union, before its commit: an element that is zero in `result`, the whole
+ * vector, was not sent on, and what this rank has put into it comes back. */
+void spr_codec_take_back(spr_codec *codec, const float *result);
 void spr_codec_commit(spr_codec *codec);
 void spr_codec_abort(spr_codec *codec);
 void spr_codec_revoke(spr_codec *codec);

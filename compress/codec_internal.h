@@ -43,6 +43,8 @@ struct spr_codec_steps {
     /* spr_codec_vector(), NULL: codec->elements; and, where a step has a sum, spr_codec_next(). */
     size_t (*vector)(const spr_codec *codec);
     bool (*next)(spr_codec *codec, float *gradient, struct spr_codec_step *step);
+    /* spr_codec_take_back(), where lists are sent. */
+    void (*take_back)(spr_codec *codec, const float *result);
     /* Bring the residual up to date, for whoever looks at it. */
     void (*settle)(spr_codec *codec);
     /* The ratio of new steps: that of the string, the most there may be; 0: there is none. NULL: 0.
@@ -172,6 +174,10 @@ static inline struct spr_feedback spr_codec_feedback_of(const spr_codec *codec,
 
 /* Are the sums of its steps rounded? */
 bool spr_codec_rounds_sums(const spr_codec *codec);
+/* Are the largest of them alone sent on? */
+bool spr_codec_bounds_union(const spr_codec *codec);
+/* What was not sent on has lost nothing, of the step of codec->slot. */
+void spr_codec_sums_take_back(spr_codec *codec, const float *result);
 /* Room for the step of codec->slot, which begins; none is listed yet. NOMEM. */
 spr_status spr_codec_sums_open(spr_codec *codec, const struct spr_codec_place *place);
 void spr_codec_sums_close(spr_codec *codec, int slot);

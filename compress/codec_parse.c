@@ -277,6 +277,7 @@ spr_status spr_codec_kind_of(const char *spec, struct spr_codec_kind *kind, stru
                                         .lists = spr_codec_sends_lists(&codec),
                                         .coded = codec.vtype == SPR_V_CODED,
                                         .round_sums = spr_codec_rounds_sums(&codec),
+                                        .bound_union = spr_codec_bounds_union(&codec),
                                         .conserves = codec.selection->steps->conserves(&codec)};
     return status;
 }

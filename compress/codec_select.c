@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "compress/kernels/kernels.h"
 #include "compress/select/select.h"
 
 _Static_assert(sizeof(struct spr_feedback_options) <= SPR_SELECT_OPTION_BYTES, "options fit");
@@ -25,6 +26,7 @@ struct list {
     float *exact;    /* before rounding */
     float *sent;     /* after it; the same array when rounding changes nothing */
     float *velocity; /* what was cleared; NULL: there is none */
+    bool *back;      /* with union=bounded: it was not sent on, and is in the residual */
     size_t count;
 };
 
@@ -118,7 +120,8 @@ static size_t scratch_bytes(const spr_codec *codec)
 
 static size_t select_workspace(const spr_codec *codec)
 {
-    size_t arrays = 2 * (2u + !spr_codec_is_lossless(codec) + spr_codec_has_velocity(codec)) +
+    size_t arrays = 2 * (2u + !spr_codec_is_lossless(codec) + spr_codec_has_velocity(codec) +
+                         spr_codec_bounds_union(codec)) +
                     !spr_codec_sends_lists(codec);
 
     return spr_align_up(sizeof(struct select), 64) + arrays * list_bytes(codec) +
@@ -144,6 +147,10 @@ static void select_init(spr_codec *codec)
         }
         if (spr_codec_has_velocity(codec)) {
             list->velocity = (float *)(void *)at;
+            at += bytes;
+        }
+        if (spr_codec_bounds_union(codec)) {
+            list->back = (bool *)at;
             at += bytes;
         }
     }
@@ -182,6 +189,8 @@ static void fill_step(const spr_codec *codec, struct spr_codec_step *step)
 {
     const struct list *list = list_of(codec);
 
+    if (list->back)
+        memset(list->back, 0, list->count * sizeof(*list->back));
     step->index = list->index;
     step->value = step->vector = codec->vtype == SPR_V_CODED ? list->exact : list->sent;
     step->count = list->count;
@@ -257,19 +266,37 @@ static void select_replay(spr_codec *codec, struct spr_codec_step *step)
 
 static void select_commit(spr_codec *codec) { (void)codec; }
 
-/* Of a step that is committed, too: its list has been out of the residual since it began. */
-static void put_back(spr_codec *codec)
+/* Entries of the list that were taken out for the step. */
+static void put_back_some(spr_codec *codec, size_t first, size_t count)
 {
     const struct list *list = list_of(codec);
     struct spr_feedback f = spr_codec_feedback_of(codec, NULL);
 
-    if (!has_feedback(codec))
-        return;
     if (!codec->beneath)
-        spr_feedback_put_back(&f, list->index, list->exact, list->velocity, list->count);
+        spr_feedback_put_back(&f, list->index + first, list->exact + first,
+                              list->velocity ? list->velocity + first : NULL, count);
     else
-        for (size_t i = 0; i < list->count; i++)
-            codec->residual[list->index[i]] += list->sent[i];
+        for (size_t i = first; i < first + count; i++)
+            if (!list->back || !list->back[i])
+                codec->residual[list->index[i]] += list->sent[i];
+}
+
+/* Of a step that is committed, too: its list has been out of the residual since it began. */
+static void put_back(spr_codec *codec)
+{
+    if (has_feedback(codec))
+        put_back_some(codec, 0, list_of(codec)->count);
+}
+
+static void take_back(spr_codec *codec, const float *result)
+{
+    const struct list *list = list_of(codec);
+
+    for (size_t i = 0; has_feedback(codec) && i < list->count; i++)
+        if (spr_magnitude(result[list->index[i]]) == 0) {
+            put_back_some(codec, i, 1);
+            list->back[i] = true;
+        }
 }
 
 /* Where the positions are known, so is how many there are. */
@@ -302,6 +329,7 @@ const struct spr_codec_steps spr_codec_select = {
     .commit = select_commit,
     .abort = put_back,
     .revoke = put_back,
+    .take_back = take_back,
     .vector = select_vector,
     .next = select_next,
     .ratio = select_ratio,

@@ -18,6 +18,7 @@
 
 #include "base/mem.h"
 #include "base/util.h"
+#include "compress/kernels/kernels.h"
 
 /* Elements that this rank sums, at most. */
 static size_t most_of(const struct spr_codec_place *place)
@@ -33,6 +34,20 @@ bool spr_codec_rounds_sums(const spr_codec *codec)
            !spr_codec_is_lossless(codec) && !(codec->traits & SPR_VALUES_RANDOM) &&
            (codec->selection->selector ? spr_codec_sends_lists(codec)
                                        : codec->vtype == SPR_V_CODED);
+}
+
+bool spr_codec_bounds_union(const spr_codec *codec)
+{
+    return spr_codec_sends_lists(codec) && spr_codec_feedback(codec)->joined == SPR_UNION_BOUNDED;
+}
+
+void spr_codec_sums_take_back(spr_codec *codec, const float *result)
+{
+    struct spr_codec_lost *lost = &codec->lost[codec->slot];
+
+    for (size_t i = 0; i < lost->count; i++)
+        if (spr_magnitude(result[lost->index[i]]) == 0)
+            lost->value[i] = 0;
 }
 
 spr_status spr_codec_sums_open(spr_codec *codec, const struct spr_codec_place *place)

@@ -10,6 +10,7 @@
 
 static const char *const rules[] = {"on", "decay", "momentum", "nesterov", "off", NULL};
 static const char *const sums[] = {"rounded", "exact", NULL};
+static const char *const unions[] = {"all", "bounded", NULL};
 
 const struct spr_opt spr_feedback_table[SPR_FEEDBACK_OPTIONS] = {
     {
@@ -62,6 +63,15 @@ const struct spr_opt spr_feedback_table[SPR_FEEDBACK_OPTIONS] = {
         .offset = offsetof(struct spr_feedback_options, warmup),
         .min = 0,
         .max = 1e9,
+    },
+    {
+        .name = "union",
+        .default_value = "all",
+        .doc = "sums that are sent on: all, or the largest, as many as a rank has sent on average; "
+               "all others stay where they came from",
+        .type = SPR_OPT_ENUM,
+        .offset = offsetof(struct spr_feedback_options, joined),
+        .choices = unions,
     },
     {
         .name = "clip",

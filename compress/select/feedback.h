@@ -49,6 +49,7 @@ struct spr_feedback {
 
 /* What becomes of sums that are sent on (compress/codec_sums.c). */
 enum spr_feedback_sums { SPR_SUMS_ROUNDED, SPR_SUMS_EXACT };
+enum spr_feedback_union { SPR_UNION_ALL, SPR_UNION_BOUNDED };
 
 /* What a user can choose. */
 struct spr_feedback_options {
@@ -59,10 +60,11 @@ struct spr_feedback_options {
     double clip;
     bool masking;
     int warmup; /* steps of an epoch; 0: none */
+    int joined; /* enum spr_feedback_union */
 };
-#define SPR_FEEDBACK_OPTIONS 7
+#define SPR_FEEDBACK_OPTIONS 8
 #define SPR_FEEDBACK_WHOLE_OPTIONS 4 /* the first ones: where everything is sent */
-#define SPR_FEEDBACK_PART_OPTIONS 6  /* ... where a selector sees a part of the gradient */
+#define SPR_FEEDBACK_PART_OPTIONS 7  /* ... where a selector sees a part of the gradient */
 extern const struct spr_opt spr_feedback_table[SPR_FEEDBACK_OPTIONS];
 
 /* Fill in everything but the arrays. */

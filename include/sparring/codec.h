@@ -85,13 +85,17 @@ spr_status spr_codec_set_learning_rate(spr_codec *codec, double rate);
 
 /*
  * gradient: `elements` floats, in: this rank's gradient, out: the sum or average over ranks of what
- * each rank's codec selected. Its owner (the rank that has summed an element) sends a sum on as the
- * value coder makes it, unless the string says sums=exact, and keeps the rest: residual' = residual
- * + gradient - sent + what own sums have lost, so that over all ranks residuals and results are
- * what went in (Tang et al. 2019, "DoubleSqueeze", with one residual for both). Sums stay fp32
- * without feedback, where values are rounded at random, and with "random". With feedback=decay,
- * momentum or nesterov (dgc) by their rule, which may need the optimizer to have no momentum of its
- * own. When the request fails, what was to be sent goes back into the residual, exact to the bit,
+ * each rank's codec selected. residual' = residual + gradient - sent; with feedback=decay, momentum
+ * or nesterov (dgc) by their rule, which may need the optimizer to have no momentum of its own.
+ *
+ * Each element is summed by one rank, its owner, which sends the sum on as the value coder makes it
+ * and keeps the rest in its residual: over all ranks, residuals and results are what went in (after
+ * Tang et al. 2019, "DoubleSqueeze"). Sums stay fp32 with sums=exact, without feedback, where
+ * values are rounded at random, and with "random". union=bounded: an owner sends on only the
+ * largest sums, as many as a rank has sent on average, and what was put into the others comes back
+ * (Li and Hoefler 2022, Ok-Topk).
+ *
+ * When the request fails, what was to be sent goes back into the residual, exact to the bit,
  * and the gradient is absorbed there (the buffer's contents are then undefined): a retry of the
  * same call sends the same bits and does not read the gradient again; after spr_codec_drop the step
  * is dropped and its gradient stays in the residual. op: SPR_SUM or SPR_AVG.

@@ -111,13 +111,19 @@ static bool same_residual(const struct schedule_play *play, int r, int broken, c
     return true;
 }
 
+/* Does what comes out depend on more than what each rank has sent? Then only the residuals tell. */
+static bool by_residual(const spr_codec *codec)
+{
+    return spr_codec_rounds_sums(codec) || spr_codec_bounds_union(codec);
+}
+
 /* What there was before the step: also what sums have lost, which a codec alone does not know. */
 static void put_before(const struct schedule_play *play, spr_codec *codec, int r, int k)
 {
     const struct schedule_call *c = &play->call[r][k];
     const float *before = c->posted ? c->before : spr_codec_residual(play->codec[r]);
 
-    if (spr_codec_rounds_sums(codec)) {
+    if (by_residual(codec)) {
         memcpy(codec->residual, before, play->schedule.codec_elements * sizeof(float));
         codec->residual_zero = false;
     }
@@ -190,7 +196,7 @@ static bool check_sum(struct schedule_play *play, int rank, int k, const float *
     return true;
 }
 
-/* With rounded sums, what a rank sent is what has left its residual, and that only. */
+/* What a rank has sent, as far as it was sent on, is what has left its residual. */
 static void take_sent(const struct schedule_play *play, int r, int k)
 {
     const struct schedule_call *c = &play->call[r][k];
@@ -198,7 +204,7 @@ static void take_sent(const struct schedule_play *play, int r, int k)
     const float *later = absorbed_later(play, r, k);
 
     for (size_t i = 0; i < play->schedule.codec_elements; i++)
-        if (spr_codec_rounds_sums(play->codec[r]))
+        if (by_residual(play->codec[r]))
             c->sent[i] =
                 c->before[i] + gradient(play, r, k)[i] + (later ? later[i] : 0) - residual[i];
 }
@@ -244,8 +250,8 @@ static bool all_sent(const struct schedule_play *play, const int *broken, int k)
             return false;
         if (c->ended && c->status == SPR_OK)
             continue;
-        /* What sums have lost at a rank that failed, nobody knows. */
-        if (k != broken[r] || schedule_mismatches(s) || spr_codec_rounds_sums(play->codec[r]))
+        /* What a rank that failed has kept, nobody knows. */
+        if (k != broken[r] || schedule_mismatches(s) || by_residual(play->codec[r]))
             return false;
     }
     return true;

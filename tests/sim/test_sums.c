@@ -2,7 +2,8 @@
  *
  * Sums that are rounded as values are (compress/codec_sums.c), over simulated links: what comes out
  * is the sum, rounded once more by its owner; what that loses comes again; and sums=exact, coders
- * that round at random and a rank alone leave the sum as it is.
+ * that round at random and a rank alone leave the sum as it is. And unions that are bounded: the
+ * largest sums come out, and the others where they came from.
  */
 #include "compress/coding.h"
 #include "tests/sim/codec_world.h"
@@ -20,6 +21,9 @@ static const char *const rounding_specs[] = {
     "int4:group=100",
     "bounded:bits=6,group=64",
     "sign",
+    "topk:ratio=5%,union=bounded+fp16",
+    "topk:ratio=20%,union=bounded+int8:group=64",
+    "block:ratio=10%,union=bounded+bf16",
 };
 static const char *const exact_specs[] = {
     "topk:ratio=5%",
@@ -28,15 +32,19 @@ static const char *const exact_specs[] = {
     "topk:ratio=5%+int8:rounding=stochastic",
     "none:sums=exact+int8",
     "qsgd:levels=7",
+    "topk:ratio=5%,union=bounded",
+    "topk:ratio=60%,union=bounded,sums=exact+fp16",
+    "threshold:by=rms,value=1.5,union=bounded",
+    "adaptive:ratio=10%,union=bounded",
 };
 
 /* ---- A naive reference ----------------------------------------------------------------------- */
 
 static float sum[N];
-static bool touched[N];
+static int touched[N]; /* by so many ranks */
 
 /* What all ranks send, by twins of their codecs, added in rank order. */
-static void sum_twins(int ranks, spr_codec *const *twins, spr_op op)
+static void sum_twins(int ranks, spr_codec *const *twins)
 {
     static float value[N];
 
@@ -51,11 +59,51 @@ static void sum_twins(int ranks, spr_codec *const *twins, spr_op op)
         for (size_t i = 0; i < (s.dense ? N : s.count); i++) {
             size_t at = s.dense ? i : s.index[i];
             sum[at] = touched[at] ? sum[at] + value[i] : 0 + value[i];
-            touched[at] = true;
+            touched[at]++;
         }
     }
-    for (size_t i = 0; i < N && op == SPR_AVG; i++)
+}
+
+static void average(int ranks)
+{
+    for (size_t i = 0; i < N; i++)
         sum[i] /= (float)ranks;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    size_t i = *(const size_t *)a, j = *(const size_t *)b;
+    float x = fabsf(sum[i]), y = fabsf(sum[j]);
+
+    return x > y ? -1 : x < y ? 1 : (i > j) - (i < j);
+}
+
+/* Of the sums of a window only the largest stay: as many as a rank has sent there on average. */
+static void bound_window(const struct spr_blocks *b, uint32_t owner, uint32_t w, int ranks)
+{
+    static size_t order[SPR_WINDOW];
+    uint64_t first = (uint64_t)w << SPR_WINDOW_LOG2;
+    size_t n = 0, all = 0;
+
+    for (uint32_t p = 0; p < spr_blocks_window_len(b, owner, w); p++) {
+        size_t at = (size_t)spr_blocks_global(b, owner, first + p);
+
+        all += (size_t)touched[at];
+        if (touched[at])
+            order[n++] = at;
+    }
+    qsort(order, n, sizeof(*order), by_size);
+    for (size_t i = spr_div_ceil(all, (size_t)ranks); i < n; i++)
+        sum[order[i]] = 0, touched[order[i]] = 0;
+}
+
+static void bound_sum(int ranks)
+{
+    struct spr_blocks b = spr_blocks_choose(N, (uint32_t)ranks);
+
+    for (uint32_t owner = 0; owner < (uint32_t)ranks; owner++)
+        for (uint32_t w = 0; w < spr_blocks_windows(&b, owner); w++)
+            bound_window(&b, owner, w, ranks);
 }
 
 /* Round the sums of a window of an owner, in place. */
@@ -115,7 +163,11 @@ static void expect_results(const char *spec, int ranks, spr_op op, bool rounded)
         twins[r] = make_codec(spec);
     for (uint64_t k = 0; k < 4; k++) {
         draw_on(&w);
-        sum_twins(ranks, twins, op);
+        sum_twins(ranks, twins);
+        if (strstr(spec, "union=bounded"))
+            bound_sum(ranks);
+        if (op == SPR_AVG)
+            average(ranks);
         if (rounded)
             round_sum(codec[0], ranks);
         step(&w, op, NULL);

@@ -112,16 +112,27 @@ static spr_status time_sum(struct subject *subject, const struct spr_codec_step 
     return SPR_OK;
 }
 
-/* Are sums sent as the values are, of the type of the step? Otherwise they are fp32. */
-static bool sums_are_rounded(const struct subject *subject, int ranks)
+static struct spr_codec_kind kind_of(const struct subject *subject)
 {
     struct spr_codec_kind kind = {.dense = false};
     struct spr_error error = {.rank = -1};
 
-    if (spr_codec_is_dense(subject->codec))
-        return true;
     (void)spr_codec_kind_of(subject->name, &kind, &error);
-    return kind.round_sums && ranks > 1;
+    return kind;
+}
+
+/* Are sums sent as the values are, of the type of the step? Otherwise they are fp32. */
+static bool sums_are_rounded(const struct subject *subject, int ranks)
+{
+    return spr_codec_is_dense(subject->codec) || (kind_of(subject).round_sums && ranks > 1);
+}
+
+/* So many entries all ranks get, of n. */
+static double sums_sent(const struct subject *subject, double n, int ranks)
+{
+    double entries = (double)subject->entries;
+
+    return kind_of(subject).bound_union ? entries : union_entries(n, entries, ranks);
 }
 
 /* As collectives send it. */
@@ -149,8 +160,7 @@ spr_status quality_sum(struct subject *subject, int ranks, struct quality_sum *s
     }
     data_fill(DATA_NORMAL, values, n, &rng); /* some coders' bytes depend on the values */
     if (subject->lists)
-        step.count =
-            random_support(index, n, union_entries((double)n, (double)subject->entries, ranks));
+        step.count = random_support(index, n, sums_sent(subject, (double)n, ranks));
     (void)wire_place(&subject->wire, n);
     status = time_sum(subject, &step, decoded, sum, error);
 out:
