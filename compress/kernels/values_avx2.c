@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * Statistics and quantising; the rest, and the table, are in values_bits_avx2.c.
+ *
+ * None of them fetches ahead: the next group comes in order, and the hardware fetches it earlier
+ * where no prefetch is in its way.
  */
 #include "compress/kernels/values_avx2.h"
 
@@ -21,13 +24,10 @@ void spr_avx2_add(float *r, const float *g, size_t n)
 {
     size_t i = 0;
 
-    for (; i + 32 <= n; i += 32) {
-        spr_ahead(g, n + i);
-        spr_ahead(g, n + i + 16);
+    for (; i + 32 <= n; i += 32)
         for (size_t k = 0; k < 32; k += 8)
             _mm256_storeu_ps(r + i + k,
                              _mm256_add_ps(_mm256_loadu_ps(r + i + k), _mm256_loadu_ps(g + i + k)));
-    }
     spr_values_kernels_scalar.add(r + i, g + i, n - i);
 }
 
@@ -37,11 +37,9 @@ uint32_t spr_avx2_largest(const float *x, size_t n)
     uint32_t a, b;
     size_t i = 0;
 
-    for (; i + 32 <= n; i += 32) {
-        spr_ahead(x, n + i);
+    for (; i + 32 <= n; i += 32)
         for (size_t k = 0; k < 4; k++)
             most[k] = _mm256_max_epu32(most[k], spr_magnitude8(spr_load8(x + i + k * 8)));
-    }
     a = largest_lane(
         _mm256_max_epu32(_mm256_max_epu32(most[0], most[1]), _mm256_max_epu32(most[2], most[3])));
     b = spr_values_kernels_scalar.largest(x + i, n - i);
@@ -77,8 +75,7 @@ void spr_avx2_sum_sides(const float *x, size_t n, float sum[2])
     float lane[2][SPR_SUM_LANES];
     size_t i = 0;
 
-    for (; i + 32 <= n; i += 32) {
-        spr_ahead(x, n + i);
+    for (; i + 32 <= n; i += 32)
         for (size_t k = 0; k < 4; k++) {
             __m256 v = _mm256_loadu_ps(x + i + k * 8);
             __m256 side = _mm256_castsi256_ps(_mm256_srai_epi32(_mm256_castps_si256(v), 31));
@@ -86,7 +83,6 @@ void spr_avx2_sum_sides(const float *x, size_t n, float sum[2])
             plus[k] = _mm256_add_ps(plus[k], _mm256_andnot_ps(side, v));
             minus[k] = _mm256_add_ps(minus[k], _mm256_and_ps(side, v));
         }
-    }
     store_lanes(plus, lane[0]);
     store_lanes(minus, lane[1]);
     for (; i < n; i++)
@@ -134,13 +130,11 @@ void spr_avx2_nearest8(const float *x, size_t n, const struct spr_quantiser *q, 
     const float inverse = q->inverse, limit = q->limit; /* the bytes stored may alias *q */
     size_t i = 0;
 
-    for (; i + 32 <= n; i += 32) {
-        spr_ahead(x, n + i + 16);
+    for (; i + 32 <= n; i += 32)
         spr_store8(code + i,
                    spr_bytes32(nearest(x + i, inverse, limit), nearest(x + i + 8, inverse, limit),
                                nearest(x + i + 16, inverse, limit),
                                nearest(x + i + 24, inverse, limit)));
-    }
     spr_values_kernels_scalar.nearest8(x + i, n - i, q, code + i);
 }
 
@@ -151,8 +145,6 @@ void spr_avx2_nearest16(const float *x, size_t n, const struct spr_quantiser *q,
     for (; i + 16 <= n; i += 16) {
         __m256i pair = _mm256_packs_epi32(nearest(x + i, q->inverse, q->limit),
                                           nearest(x + i + 8, q->inverse, q->limit));
-        if (i % 32 == 0)
-            spr_ahead(x, n + i + 16);
         spr_store8(code + i, _mm256_permute4x64_epi64(pair, 0xd8));
     }
     spr_values_kernels_scalar.nearest16(x + i, n - i, q, code + i);
@@ -174,7 +166,6 @@ void spr_avx2_random8(const float *x, size_t n, const struct spr_quantiser *q,
     for (; i + 32 <= n; i += 32) {
         __m256i a = spr_draw16(&key, key.first + i), b = spr_draw16(&key, key.first + i + 16);
 
-        spr_ahead(x, n + i + 16);
         spr_store8(code + i, spr_bytes32(up_by(x + i, inverse, limit, spr_draw_lower(a)),
                                          up_by(x + i + 8, inverse, limit, spr_draw_upper(a)),
                                          up_by(x + i + 16, inverse, limit, spr_draw_lower(b)),

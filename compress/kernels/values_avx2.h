@@ -74,14 +74,6 @@ static inline struct spr_draw spr_draw_after(const struct spr_draw *draw, size_t
     return (struct spr_draw){{draw->key[0], draw->key[1]}, draw->first + n};
 }
 
-/* The cache line of x[at], which a later call will read. A group is looked at several times while
- * it is in L1, and memory would be idle meanwhile: it is asked for the group behind, a part in each
- * pass. Behind the end of a vector this has no effect. */
-static inline void spr_ahead(const float *x, size_t at)
-{
-    _mm_prefetch((const char *)((uintptr_t)x + at * sizeof(*x)), _MM_HINT_T0);
-}
-
 /* Four vectors of codes as 32 bytes in order. */
 static inline __m256i spr_bytes32(__m256i a, __m256i b, __m256i c, __m256i d)
 {

@@ -140,7 +140,6 @@ static void signs(const float *x, size_t n, uint8_t *out)
                         (uint32_t)spr_mask8(spr_load8(x + i + 16)) << 16 |
                         (uint32_t)spr_mask8(spr_load8(x + i + 24)) << 24;
 
-        spr_ahead(x, n + i + 16);
         memcpy(out + i / 8, &bits, sizeof(bits));
     }
     scalar->signs(x + i, n - i, out + i / 8);

@@ -36,7 +36,7 @@ static void code_slice(struct trial *trial, int slice, int slices, unsigned char
     void *at = bytes + place_of(s, begin);
     s->size[slice] = residual ? spr_value_feedback(s->coder, s->options, &draw, residual + begin, x,
                                                    end - begin, at)
-                              : s->coder->encode(s->options, &draw, x, end - begin, at);
+                              : spr_value_encode(s->coder, s->options, &draw, x, end - begin, at);
 }
 
 static void encode_run(struct trial *trial, int slice, int slices)
