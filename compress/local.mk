@@ -109,6 +109,7 @@ compress_libspr_kernels_avx2_la_SOURCES = \
 	compress/kernels/values_avx2.c \
 	compress/kernels/values_avx2.h \
 	compress/kernels/values_bits_avx2.c \
+	compress/kernels/values_feedback_avx2.c \
 	compress/kernels/window_avx2.c
 compress_libspr_kernels_avx2_la_CFLAGS = $(AM_CFLAGS) $(SPR_AVX2_CFLAGS)
 compress_libspr_compress_la_LIBADD += compress/libspr-kernels-avx2.la

@@ -106,6 +106,13 @@ struct spr_values_kernels {
     void (*fp16_decode)(const uint16_t *in, size_t n, enum spr_decode how, float *out);
     void (*bf16_decode)(const uint16_t *in, size_t n, enum spr_decode how, float *out);
 
+    /* Error feedback, in two passes over a group: r += g with what a coder has to know of it, then
+     * the codes and what stays. The bits are those of add() with largest(), of nearest8() with
+     * decode8(), and of add() with signs() and sum_abs(). */
+    uint32_t (*add_largest)(float *r, const float *g, size_t n);
+    void (*nearest8_take)(float *x, size_t n, const struct spr_quantiser *q, int8_t *code);
+    float (*add_signs)(float *r, const float *g, size_t n, uint8_t *out);
+
     /* Copies past the caches where it can; other threads see it after fence(). */
     void (*stream)(const void *in, size_t bytes, void *out);
     void (*fence)(void);

@@ -11,15 +11,6 @@
 
 /* ---- Statistics ---- */
 
-static uint32_t largest_lane(__m256i a)
-{
-    __m128i most = _mm_max_epu32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
-
-    most = _mm_max_epu32(most, _mm_shuffle_epi32(most, 0x4e));
-    most = _mm_max_epu32(most, _mm_shuffle_epi32(most, 0xb1));
-    return (uint32_t)_mm_cvtsi128_si32(most);
-}
-
 void spr_avx2_add(float *r, const float *g, size_t n)
 {
     size_t i = 0;
@@ -40,7 +31,7 @@ uint32_t spr_avx2_largest(const float *x, size_t n)
     for (; i + 32 <= n; i += 32)
         for (size_t k = 0; k < 4; k++)
             most[k] = _mm256_max_epu32(most[k], spr_magnitude8(spr_load8(x + i + k * 8)));
-    a = largest_lane(
+    a = spr_largest_lane(
         _mm256_max_epu32(_mm256_max_epu32(most[0], most[1]), _mm256_max_epu32(most[2], most[3])));
     b = spr_values_kernels_scalar.largest(x + i, n - i);
     return a > b ? a : b;
@@ -119,10 +110,7 @@ void spr_avx2_sum_squares(const float *x, size_t n, float sum[2])
 
 INLINE __m256i nearest(const float *x, float inverse, float limit)
 {
-    __m256 y = _mm256_mul_ps(_mm256_loadu_ps(x), _mm256_set1_ps(inverse));
-
-    y = _mm256_min_ps(y, _mm256_set1_ps(limit));
-    return _mm256_cvtps_epi32(_mm256_max_ps(y, _mm256_set1_ps(-limit)));
+    return spr_nearest8(_mm256_loadu_ps(x), inverse, limit);
 }
 
 void spr_avx2_nearest8(const float *x, size_t n, const struct spr_quantiser *q, int8_t *code)

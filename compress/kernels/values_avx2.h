@@ -74,6 +74,38 @@ static inline struct spr_draw spr_draw_after(const struct spr_draw *draw, size_t
     return (struct spr_draw){{draw->key[0], draw->key[1]}, draw->first + n};
 }
 
+/* The second pass over a group, which is in L1, leaves memory idle: ask for what lies behind it.
+ * Not in the first one, where the hardware fetches ahead. Behind the end of a vector this has no
+ * effect.
+ */
+static inline void spr_ahead(const float *x)
+{
+    _mm_prefetch((const char *)((uintptr_t)x + 2048), _MM_HINT_T0);
+}
+
+/* Top bits of 32 lanes. */
+static inline uint32_t spr_mask32(__m256i a, __m256i b, __m256i c, __m256i d)
+{
+    return (uint32_t)spr_mask8(a) | (uint32_t)spr_mask8(b) << 8 | (uint32_t)spr_mask8(c) << 16 |
+           (uint32_t)spr_mask8(d) << 24;
+}
+
+static inline uint32_t spr_largest_lane(__m256i a)
+{
+    __m128i most = _mm_max_epu32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+
+    most = _mm_max_epu32(most, _mm_shuffle_epi32(most, 0x4e));
+    most = _mm_max_epu32(most, _mm_shuffle_epi32(most, 0xb1));
+    return (uint32_t)_mm_cvtsi128_si32(most);
+}
+
+static inline __m256i spr_nearest8(__m256 x, float inverse, float limit)
+{
+    __m256 y = _mm256_min_ps(_mm256_mul_ps(x, _mm256_set1_ps(inverse)), _mm256_set1_ps(limit));
+
+    return _mm256_cvtps_epi32(_mm256_max_ps(y, _mm256_set1_ps(-limit)));
+}
+
 /* Four vectors of codes as 32 bytes in order. */
 static inline __m256i spr_bytes32(__m256i a, __m256i b, __m256i c, __m256i d)
 {
@@ -94,5 +126,10 @@ void spr_avx2_random8(const float *x, size_t n, const struct spr_quantiser *q,
                       const struct spr_draw *draw, int8_t *code);
 void spr_avx2_decode8(const int8_t *code, size_t n, float scale, enum spr_decode how, float *out);
 void spr_avx2_decode16(const int16_t *code, size_t n, float scale, enum spr_decode how, float *out);
+
+/* values_feedback_avx2.c */
+uint32_t spr_avx2_add_largest(float *r, const float *g, size_t n);
+void spr_avx2_nearest8_take(float *x, size_t n, const struct spr_quantiser *q, int8_t *code);
+float spr_avx2_add_signs(float *r, const float *g, size_t n, uint8_t *out);
 
 #endif

@@ -135,10 +135,8 @@ static void signs(const float *x, size_t n, uint8_t *out)
     size_t i = 0;
 
     for (; i + 32 <= n; i += 32) {
-        uint32_t bits = (uint32_t)spr_mask8(spr_load8(x + i)) |
-                        (uint32_t)spr_mask8(spr_load8(x + i + 8)) << 8 |
-                        (uint32_t)spr_mask8(spr_load8(x + i + 16)) << 16 |
-                        (uint32_t)spr_mask8(spr_load8(x + i + 24)) << 24;
+        uint32_t bits = spr_mask32(spr_load8(x + i), spr_load8(x + i + 8), spr_load8(x + i + 16),
+                                   spr_load8(x + i + 24));
 
         memcpy(out + i / 8, &bits, sizeof(bits));
     }
@@ -382,6 +380,9 @@ const struct spr_values_kernels spr_values_kernels_avx2 = {
     .bf16_encode = bf16_encode,
     .fp16_decode = fp16_decode,
     .bf16_decode = bf16_decode,
+    .add_largest = spr_avx2_add_largest,
+    .nearest8_take = spr_avx2_nearest8_take,
+    .add_signs = spr_avx2_add_signs,
     .stream = stream,
     .fence = fence,
 };

@@ -282,6 +282,29 @@ static void bf16_decode(const uint16_t *in, size_t n, enum spr_decode how, float
         apply_finite(&out[i], spr_bf16_to_float(in[i]), how);
 }
 
+/* ---- Error feedback ---- */
+
+static uint32_t add_largest(float *r, const float *g, size_t n)
+{
+    add(r, g, n);
+    return largest(r, n);
+}
+
+static void nearest8_take(float *x, size_t n, const struct spr_quantiser *q, int8_t *code)
+{
+    const struct spr_quantiser key = *q; /* the bytes stored may alias it */
+
+    nearest8(x, n, &key, code);
+    decode8(code, n, key.scale, SPR_DECODE_TAKE, x);
+}
+
+static float add_signs(float *r, const float *g, size_t n, uint8_t *out)
+{
+    add(r, g, n);
+    signs(r, n, out);
+    return sum_abs(r, n);
+}
+
 static void stream(const void *in, size_t bytes, void *out) { memcpy(out, in, bytes); }
 
 static void fence(void) {}
@@ -310,6 +333,9 @@ const struct spr_values_kernels spr_values_kernels_scalar = {
     .bf16_encode = bf16_encode,
     .fp16_decode = fp16_decode,
     .bf16_decode = bf16_decode,
+    .add_largest = add_largest,
+    .nearest8_take = nearest8_take,
+    .add_signs = add_signs,
     .stream = stream,
     .fence = fence,
 };

@@ -313,4 +313,5 @@ const struct spr_value_coder spr_value_bounded = {
     .encode = bounded_encode,
     .check = bounded_check,
     .decode = bounded_decode,
+    .feed = spr_value_feed,
 };

@@ -66,6 +66,14 @@ static size_t integer_group(const void *options)
         struct spr_levels l = levels_of(options, levels);                                          \
         return spr_levels_encode(&l, draw, in, n, out);                                            \
     }                                                                                              \
+    static size_t name##_feed(const struct spr_value_coder *coder, const void *options,            \
+                              const struct spr_draw *draw, float *residual, const float *gradient, \
+                              size_t n, void *out)                                                 \
+    {                                                                                              \
+        struct spr_levels l = levels_of(options, levels);                                          \
+        (void)coder;                                                                               \
+        return spr_levels_feed(&l, draw, residual, gradient, n, out);                              \
+    }                                                                                              \
     static spr_status name##_check(const void *options, const void *bytes, size_t size, size_t n,  \
                                    const char **why)                                               \
     {                                                                                              \
@@ -94,6 +102,7 @@ const struct spr_value_coder spr_value_int8 = {
     .encode = int8_encode,
     .check = int8_check,
     .decode = int8_decode,
+    .feed = int8_feed,
 };
 
 const struct spr_value_coder spr_value_int4 = {
@@ -108,4 +117,5 @@ const struct spr_value_coder spr_value_int4 = {
     .encode = int4_encode,
     .check = int4_check,
     .decode = int4_decode,
+    .feed = int4_feed,
 };

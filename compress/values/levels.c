@@ -31,10 +31,8 @@ static float clip_of(const struct spr_levels *l, const float *in, size_t n)
 }
 
 /* What the levels reach to; not finite when an element is not. */
-static float reach_of(const struct spr_levels *l, const float *in, size_t n)
+static float reach_of(const struct spr_levels *l, const float *in, size_t n, float largest)
 {
-    float largest = spr_float_of(spr_values_kernels()->largest(in, n));
-
     if (!(largest <= FLT_MAX))
         return largest;
     if (l->l2)
@@ -42,27 +40,45 @@ static float reach_of(const struct spr_levels *l, const float *in, size_t n)
     return l->clip > 0 ? fminf(largest, clip_of(l, in, n)) : largest;
 }
 
-float spr_levels_codes(const struct spr_levels *l, const struct spr_draw *draw, const float *in,
-                       size_t n, int8_t *code)
+/* What is sent is taken from `residual`, which is `in` or NULL. */
+static float codes_of(const struct spr_levels *l, const struct spr_draw *draw, const float *in,
+                      float *residual, size_t n, uint32_t largest, int8_t *code)
 {
     const struct spr_values_kernels *kernels = spr_values_kernels();
-    float reach = reach_of(l, in, n);
+    float reach = reach_of(l, in, n, spr_float_of(largest));
     struct spr_quantiser q;
 
     if (!(reach <= FLT_MAX) || reach < SPR_VALUES_TINY) {
         memset(code, 0, n);
-        return reach <= FLT_MAX ? 0 : spr_float_of(SPR_NAN_BITS);
+        if (reach <= FLT_MAX)
+            return 0;
+        if (residual)
+            spr_group_decode_nan(n, SPR_DECODE_TAKE, residual);
+        return spr_float_of(SPR_NAN_BITS);
     }
     q = spr_quantiser_of(reach, l->levels);
+    if (residual && !l->random) {
+        kernels->nearest8_take(residual, n, &q, code);
+        return q.scale;
+    }
     if (l->random)
         kernels->random8(in, n, &q, draw, code);
     else
         kernels->nearest8(in, n, &q, code);
+    if (residual)
+        kernels->decode8(code, n, q.scale, SPR_DECODE_TAKE, residual);
     return q.scale;
 }
 
-size_t spr_levels_encode(const struct spr_levels *l, const struct spr_draw *draw, const float *in,
-                         size_t n, void *out)
+float spr_levels_codes(const struct spr_levels *l, const struct spr_draw *draw, const float *in,
+                       size_t n, int8_t *code)
+{
+    return codes_of(l, draw, in, NULL, n, spr_values_kernels()->largest(in, n), code);
+}
+
+/* `gradient` and `residual` (which is `in`) are NULL without feedback. */
+static size_t encode(const struct spr_levels *l, const struct spr_draw *draw, const float *in,
+                     float *residual, const float *gradient, size_t n, void *out)
 {
     const struct spr_values_kernels *kernels = spr_values_kernels();
     unsigned width = spr_width_of(l->levels);
@@ -73,18 +89,33 @@ size_t spr_levels_encode(const struct spr_levels *l, const struct spr_draw *draw
     for (size_t at = 0; at < n; at += l->group) {
         size_t m = spr_min_size(l->group, n - at);
         uint8_t *packed = to + sizeof(float);
+        float *rest = residual ? residual + at : NULL;
+        uint32_t largest =
+            rest ? kernels->add_largest(rest, gradient + at, m) : kernels->largest(in + at, m);
 
         here.first = draw->first + at;
         if (width == 8) {
-            spr_store_float(to, spr_levels_codes(l, &here, in + at, m, (int8_t *)packed));
+            spr_store_float(to, codes_of(l, &here, in + at, rest, m, largest, (int8_t *)packed));
         } else {
-            spr_store_float(to, spr_levels_codes(l, &here, in + at, m, code));
+            spr_store_float(to, codes_of(l, &here, in + at, rest, m, largest, code));
             kernels->pack8(code, m, width, packed);
         }
         spr_pad(packed, m * width);
         to += group_bytes(l, m);
     }
     return (size_t)(to - (uint8_t *)out);
+}
+
+size_t spr_levels_encode(const struct spr_levels *l, const struct spr_draw *draw, const float *in,
+                         size_t n, void *out)
+{
+    return encode(l, draw, in, NULL, NULL, n, out);
+}
+
+size_t spr_levels_feed(const struct spr_levels *l, const struct spr_draw *draw, float *residual,
+                       const float *gradient, size_t n, void *out)
+{
+    return encode(l, draw, residual, residual, gradient, n, out);
 }
 
 spr_status spr_levels_check(const struct spr_levels *l, const void *bytes, size_t size, size_t n,

@@ -32,6 +32,8 @@ struct spr_levels {
 size_t spr_levels_bound(const struct spr_levels *l, size_t n);
 size_t spr_levels_encode(const struct spr_levels *l, const struct spr_draw *draw, const float *in,
                          size_t n, void *out);
+size_t spr_levels_feed(const struct spr_levels *l, const struct spr_draw *draw, float *residual,
+                       const float *gradient, size_t n, void *out);
 spr_status spr_levels_check(const struct spr_levels *l, const void *bytes, size_t size, size_t n,
                             const char **why);
 size_t spr_levels_decode(const struct spr_levels *l, const void *bytes, size_t n,

@@ -110,4 +110,5 @@ const struct spr_value_coder spr_value_natural = {
     .encode = natural_encode,
     .check = natural_check,
     .decode = natural_decode,
+    .feed = spr_value_feed,
 };

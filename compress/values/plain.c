@@ -76,6 +76,7 @@ const struct spr_value_coder spr_value_fp32 = {
     .encode = fp32_encode,
     .check = fp32_check,
     .decode = fp32_decode,
+    .feed = spr_value_feed,
 };
 
 static unsigned half_traits(const void *options)
@@ -134,6 +135,7 @@ const struct spr_value_coder spr_value_fp16 = {
     .encode = fp16_encode,
     .check = half_check,
     .decode = fp16_decode,
+    .feed = spr_value_feed,
 };
 
 static size_t bf16_encode(const void *options, const struct spr_draw *draw, const float *in,
@@ -162,4 +164,5 @@ const struct spr_value_coder spr_value_bf16 = {
     .encode = bf16_encode,
     .check = half_check,
     .decode = bf16_decode,
+    .feed = spr_value_feed,
 };

@@ -203,4 +203,5 @@ const struct spr_value_coder spr_value_qsgd = {
     .encode = qsgd_encode,
     .check = qsgd_check,
     .decode = qsgd_decode,
+    .feed = spr_value_feed,
 };

@@ -93,26 +93,32 @@ static void two_means(const float *in, size_t n, const uint8_t *bits, float valu
         value[side] = count[side] ? mean_of(sum[side], exact[side], count[side]) : 0;
 }
 
-static void one_mean(const float *in, size_t n, float value[2])
+static void one_mean(const float *in, size_t n, float sum, float value[2])
 {
-    float sum = spr_values_kernels()->sum_abs(in, n);
-
     value[0] = mean_of(sum, isfinite(sum) ? 0 : spr_group_sum_abs(in, n), n);
     value[1] = -value[0];
 }
 
-static void encode_group(const struct sign_options *o, const float *in, size_t n, uint8_t *to)
+/* `gradient` and `residual` (which is `in`) are NULL without feedback. */
+static void encode_group(const struct sign_options *o, const float *in, float *residual,
+                         const float *gradient, size_t n, uint8_t *to)
 {
     const struct spr_values_kernels *kernels = spr_values_kernels();
     uint8_t *bits = to + head_bytes(o);
-    float value[2];
+    float value[2], sum = 0;
 
-    kernels->signs(in, n, bits);
+    if (residual) {
+        sum = kernels->add_signs(residual, gradient, n, bits);
+    } else {
+        kernels->signs(in, n, bits);
+        if (o->means == ONE)
+            sum = kernels->sum_abs(in, n);
+    }
     spr_pad(bits, n);
     if (o->means == TWO)
         two_means(in, n, bits, value);
     else
-        one_mean(in, n, value);
+        one_mean(in, n, sum, value);
     if (!isfinite(value[0]) || !isfinite(value[1])) {
         value[0] = value[1] = spr_float_of(SPR_NAN_BITS);
         memset(bits, 0, spr_padded(n));
@@ -120,22 +126,6 @@ static void encode_group(const struct sign_options *o, const float *in, size_t n
     spr_store_float(to, value[0]);
     if (o->means == TWO)
         spr_store_float(to + sizeof(float), value[1]);
-}
-
-static size_t sign_encode(const void *options, const struct spr_draw *draw, const float *in,
-                          size_t n, void *out)
-{
-    const struct sign_options *o = options;
-    uint8_t *to = out;
-
-    (void)draw;
-    for (size_t at = 0; at < n; at += o->group) {
-        size_t m = spr_min_size(o->group, n - at);
-
-        encode_group(o, in + at, m, to);
-        to += head_bytes(o) + spr_padded(m);
-    }
-    return (size_t)(to - (uint8_t *)out);
 }
 
 /* Two NaN or none; the second one not above zero. */
@@ -200,6 +190,40 @@ static size_t sign_decode(const void *options, const void *bytes, size_t n, enum
     return (size_t)(from - (const uint8_t *)bytes);
 }
 
+static size_t sign_encode(const void *options, const struct spr_draw *draw, const float *in,
+                          size_t n, void *out)
+{
+    const struct sign_options *o = options;
+    uint8_t *to = out;
+
+    (void)draw;
+    for (size_t at = 0; at < n; at += o->group) {
+        size_t m = spr_min_size(o->group, n - at);
+
+        encode_group(o, in + at, NULL, NULL, m, to);
+        to += head_bytes(o) + spr_padded(m);
+    }
+    return (size_t)(to - (uint8_t *)out);
+}
+
+static size_t sign_feed(const struct spr_value_coder *coder, const void *options,
+                        const struct spr_draw *draw, float *residual, const float *gradient,
+                        size_t n, void *out)
+{
+    const struct sign_options *o = options;
+    uint8_t *to = out;
+
+    (void)coder;
+    (void)draw;
+    for (size_t at = 0; at < n; at += o->group) {
+        size_t m = spr_min_size(o->group, n - at);
+
+        encode_group(o, residual + at, residual + at, gradient + at, m, to);
+        to += sign_decode(o, to, m, SPR_DECODE_TAKE, residual + at);
+    }
+    return (size_t)(to - (uint8_t *)out);
+}
+
 const struct spr_value_coder spr_value_sign = {
     .name = "sign",
     .doc = "1 bit: the sign, with the mean magnitude of the group",
@@ -212,4 +236,5 @@ const struct spr_value_coder spr_value_sign = {
     .encode = sign_encode,
     .check = sign_check,
     .decode = sign_decode,
+    .feed = sign_feed,
 };

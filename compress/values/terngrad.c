@@ -89,4 +89,5 @@ const struct spr_value_coder spr_value_terngrad = {
     .encode = terngrad_encode,
     .check = terngrad_check,
     .decode = terngrad_decode,
+    .feed = spr_value_feed,
 };

@@ -12,7 +12,6 @@
 #define BATCH_IMAGE (SPR_VALUES_GROUP_MAX * 5u) /* at least the bound of any batch */
 /* Images from this size on would only drive other things out of the caches, and be read into them
  * before they are written. */
-#define BATCH_IMAGE (SPR_VALUES_GROUP_MAX * 5u) /* at least the bound of any batch */
 #define STREAM_BYTES ((size_t)8 << 20)
 
 const struct spr_value_coder *const spr_value_coders[] = {
@@ -62,18 +61,27 @@ static size_t encode(const struct spr_value_coder *coder, const void *options,
         size_t m = spr_min_size(batch, n - at), used;
         char *end = (char *)out + bytes, *to = stream ? image : end;
 
-        if (residual)
-            kernels->add(residual + at, gradient + at, m);
         here.first = draw->first + at;
-        used = coder->encode(options, &here, in + at, m, to);
-        if (residual)
-            coder->decode(options, to, m, SPR_DECODE_TAKE, residual + at);
+        used = residual ? coder->feed(coder, options, &here, residual + at, gradient + at, m, to)
+                        : coder->encode(options, &here, in + at, m, to);
         if (stream)
             kernels->stream(image, used, end);
         bytes += used;
     }
     if (stream)
         kernels->fence();
+    return bytes;
+}
+
+size_t spr_value_feed(const struct spr_value_coder *coder, const void *options,
+                      const struct spr_draw *draw, float *residual, const float *gradient, size_t n,
+                      void *out)
+{
+    size_t bytes;
+
+    spr_values_kernels()->add(residual, gradient, n);
+    bytes = coder->encode(options, draw, residual, n, out);
+    coder->decode(options, out, n, SPR_DECODE_TAKE, residual);
     return bytes;
 }
 

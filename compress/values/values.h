@@ -66,6 +66,11 @@ struct spr_value_coder {
      * group that was sent as NaN. */
     size_t (*decode)(const void *options, const void *bytes, size_t n, enum spr_decode how,
                      float *out);
+    /* residual += gradient; encode(residual); residual -= decode(image), with the bits of doing so
+     * step by step, as spr_value_feed() does. Of a batch that stays in L1. */
+    size_t (*feed)(const struct spr_value_coder *coder, const void *options,
+                   const struct spr_draw *draw, float *residual, const float *gradient, size_t n,
+                   void *out);
 };
 
 extern const struct spr_value_coder *const spr_value_coders[];
@@ -85,6 +90,11 @@ size_t spr_value_encode(const struct spr_value_coder *coder, const void *options
 size_t spr_value_feedback(const struct spr_value_coder *coder, const void *options,
                           const struct spr_draw *draw, float *residual, const float *gradient,
                           size_t n, void *out);
+
+/* Step by step: for coders that have no shorter way. */
+size_t spr_value_feed(const struct spr_value_coder *coder, const void *options,
+                      const struct spr_draw *draw, float *residual, const float *gradient, size_t n,
+                      void *out);
 
 /* Decode and add at positions of a window: acc[pos[i]] += value i, touched bit pos[i] set; pos
  * ascending. Of an image that check() has passed. Returns the bytes read. */
