@@ -84,7 +84,9 @@ static uint32_t allowed(void)
         return 0;
     if (strcmp(text, "avx2") == 0)
         return ~KNOWN & ~(uint32_t)SPR_CPU_AVX512;
-    spr_warn(SPR_SUB_INIT, "SPARRING_SIMD='%s' ignored: use scalar, avx2 or auto", text);
+    if (strcmp(text, "avx512") == 0)
+        return ~KNOWN;
+    spr_warn(SPR_SUB_INIT, "SPARRING_SIMD='%s' ignored: use scalar, avx2, avx512 or auto", text);
     return ~KNOWN;
 }
 

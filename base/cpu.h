@@ -10,14 +10,14 @@
 enum spr_cpu_feature {
     SPR_CPU_SSE42 = 1,
     SPR_CPU_PCLMUL = 2,
-    SPR_CPU_AVX2 = 4, /* with F16C, BMI2 and FMA present */
-    SPR_CPU_AVX512 = 8,
+    SPR_CPU_AVX2 = 4,   /* with F16C, BMI2 and FMA present */
+    SPR_CPU_AVX512 = 8, /* F, BW, DQ and VL, with AVX2 */
     SPR_CPU_NEON = 16,
     SPR_CPU_CRC32 = 32,   /* arm64 CRC instructions */
     SPR_CPU_EMULATED = 64 /* QEMU without virtualisation: instructions for CRCs go bit by bit */
 };
 
-/* Bits of enum spr_cpu_feature, masked by SPARRING_SIMD=scalar|avx2|auto. Cached. */
+/* Bits of enum spr_cpu_feature, masked by SPARRING_SIMD=scalar|avx2|avx512|auto. Cached. */
 uint32_t spr_cpu_features(void);
 /* Tests: override (UINT32_MAX = back to detection). */
 void spr_cpu_override(uint32_t features);

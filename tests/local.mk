@@ -92,7 +92,8 @@ endif
 
 # What several tests of compress/ share; their data are those of sparring-codec.
 EXTRA_DIST += tests/golden/bits_per_index.csv tests/unit/codec_ranks.h tests/unit/codec_steps.h \
-	tests/unit/index_lists.h tests/unit/index_reader.h tests/unit/lowrank_world.h tests/unit/select_call.h tests/unit/value_cases.h
+	tests/unit/index_lists.h tests/unit/index_reader.h tests/unit/lowrank_world.h tests/unit/select_call.h \
+	tests/unit/simd.h tests/unit/value_cases.h
 
 # Over simulated links.
 test_programs += tests/sim/test_collectives

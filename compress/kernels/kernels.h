@@ -17,7 +17,7 @@
 #include <string.h>
 
 /* Lanes that an emitting kernel may write past its result: outputs have that much slack. */
-#define SPR_KERNEL_SLACK 8
+#define SPR_KERNEL_SLACK 16
 /* Thresholds counted in one pass. */
 #define SPR_COUNT_THRESHOLDS 7
 
@@ -93,7 +93,8 @@ struct spr_kernels {
 };
 
 extern const struct spr_kernels spr_kernels_scalar;
-extern const struct spr_kernels spr_kernels_avx2; /* only where HAVE_X86 is defined */
+extern const struct spr_kernels spr_kernels_avx2;   /* only where HAVE_X86 is defined */
+extern const struct spr_kernels spr_kernels_avx512; /* only where HAVE_AVX512 is defined */
 
 /* The best table for this CPU (spr_cpu_features()). */
 const struct spr_kernels *spr_kernels(void);
@@ -157,5 +158,13 @@ size_t spr_avx2_harvest(float *acc, uint64_t *touched, size_t words, uint16_t *p
 uint64_t spr_avx2_popcount(const void *bitmap, size_t words);
 _Bool spr_avx2_ascending16(const uint16_t *pos, size_t n);
 _Bool spr_avx2_ascending32(const uint32_t *pos, size_t n);
+
+/* AVX-512 kernels, where they are faster than those for AVX2. */
+size_t spr_avx512_select(const float *x, size_t n, uint32_t lo, uint32_t base, _Bool dense,
+                         uint32_t *index, float *value);
+size_t spr_avx512_feedback(float *r, const float *g, size_t n, uint32_t lo, uint32_t base,
+                           _Bool dense, uint32_t *index, float *value);
+size_t spr_avx512_filter(const uint32_t *index, const float *value, size_t n, uint32_t t,
+                         size_t *quota, uint32_t *index_out, float *value_out, float *back);
 
 #endif

@@ -119,7 +119,8 @@ struct spr_values_kernels {
 };
 
 extern const struct spr_values_kernels spr_values_kernels_scalar;
-extern const struct spr_values_kernels spr_values_kernels_avx2; /* only with HAVE_X86 */
+extern const struct spr_values_kernels spr_values_kernels_avx2;   /* only with HAVE_X86 */
+extern const struct spr_values_kernels spr_values_kernels_avx512; /* only with HAVE_AVX512 */
 
 /* The best table for this CPU (spr_cpu_features()). */
 const struct spr_values_kernels *spr_values_kernels(void);
@@ -132,5 +133,38 @@ static inline float spr_sum_lanes(float *lane)
             lane[i] += lane[i + width];
     return lane[0];
 }
+
+/* AVX2 kernels, one group per file: the tables of AVX2 and of AVX-512 have them. */
+
+/* values_avx2.c */
+void spr_avx2_add(float *r, const float *g, size_t n);
+uint32_t spr_avx2_largest(const float *x, size_t n);
+float spr_avx2_sum_abs(const float *x, size_t n);
+void spr_avx2_sum_sides(const float *x, size_t n, float sum[2]);
+void spr_avx2_sum_squares(const float *x, size_t n, float sum[2]);
+void spr_avx2_nearest8(const float *x, size_t n, const struct spr_quantiser *q, int8_t *code);
+void spr_avx2_nearest16(const float *x, size_t n, const struct spr_quantiser *q, int16_t *code);
+void spr_avx2_random8(const float *x, size_t n, const struct spr_quantiser *q,
+                      const struct spr_draw *draw, int8_t *code);
+void spr_avx2_decode8(const int8_t *code, size_t n, float scale, enum spr_decode how, float *out);
+void spr_avx2_decode16(const int16_t *code, size_t n, float scale, enum spr_decode how, float *out);
+
+/* values_feedback_avx2.c */
+uint32_t spr_avx2_add_largest(float *r, const float *g, size_t n);
+void spr_avx2_nearest8_take(float *x, size_t n, const struct spr_quantiser *q, int8_t *code);
+float spr_avx2_add_signs(float *r, const float *g, size_t n, uint8_t *out);
+
+/* values_bits_avx2.c */
+void spr_avx2_pack8(const int8_t *code, size_t n, unsigned width, uint8_t *out);
+void spr_avx2_pack16(const int16_t *code, size_t n, unsigned width, uint8_t *out);
+void spr_avx2_unpack8(const uint8_t *in, size_t n, unsigned width, int8_t *code);
+void spr_avx2_unpack16(const uint8_t *in, size_t n, unsigned width, int16_t *code);
+void spr_avx2_decode_signs(const uint8_t *bits, size_t n, const float value[2], enum spr_decode how,
+                           float *out);
+void spr_avx2_natural(const float *x, size_t n, const struct spr_draw *draw, uint8_t *exponent);
+void spr_avx2_fp16_encode_finite(const float *x, size_t n, uint16_t *out);
+void spr_avx2_bf16_encode_finite(const float *x, size_t n, uint16_t *out);
+void spr_avx2_stream(const void *in, size_t bytes, void *out);
+void spr_avx2_fence(void);
 
 #endif

@@ -114,22 +114,4 @@ static inline __m256i spr_bytes32(__m256i a, __m256i b, __m256i c, __m256i d)
     return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-/* values_avx2.c */
-void spr_avx2_add(float *r, const float *g, size_t n);
-uint32_t spr_avx2_largest(const float *x, size_t n);
-float spr_avx2_sum_abs(const float *x, size_t n);
-void spr_avx2_sum_sides(const float *x, size_t n, float sum[2]);
-void spr_avx2_sum_squares(const float *x, size_t n, float sum[2]);
-void spr_avx2_nearest8(const float *x, size_t n, const struct spr_quantiser *q, int8_t *code);
-void spr_avx2_nearest16(const float *x, size_t n, const struct spr_quantiser *q, int16_t *code);
-void spr_avx2_random8(const float *x, size_t n, const struct spr_quantiser *q,
-                      const struct spr_draw *draw, int8_t *code);
-void spr_avx2_decode8(const int8_t *code, size_t n, float scale, enum spr_decode how, float *out);
-void spr_avx2_decode16(const int16_t *code, size_t n, float scale, enum spr_decode how, float *out);
-
-/* values_feedback_avx2.c */
-uint32_t spr_avx2_add_largest(float *r, const float *g, size_t n);
-void spr_avx2_nearest8_take(float *x, size_t n, const struct spr_quantiser *q, int8_t *code);
-float spr_avx2_add_signs(float *r, const float *g, size_t n, uint8_t *out);
-
 #endif

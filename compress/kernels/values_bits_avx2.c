@@ -39,7 +39,7 @@ static size_t pack_nibbles(const int8_t *code, size_t n, uint8_t *out)
     return i;
 }
 
-static void pack8(const int8_t *code, size_t n, unsigned width, uint8_t *out)
+void spr_avx2_pack8(const int8_t *code, size_t n, unsigned width, uint8_t *out)
 {
     uint64_t mask = mask_of_bytes(width);
     size_t i = 0, bytes = (n * width + 7) / 8;
@@ -56,7 +56,7 @@ static void pack8(const int8_t *code, size_t n, unsigned width, uint8_t *out)
     scalar->pack8(code + i, n - i, width, out + i / 8 * width);
 }
 
-static void pack16(const int16_t *code, size_t n, unsigned width, uint8_t *out)
+void spr_avx2_pack16(const int16_t *code, size_t n, unsigned width, uint8_t *out)
 {
     uint64_t mask = mask_of_words(width);
     size_t i = 0, bytes = (n * width + 7) / 8;
@@ -88,7 +88,7 @@ static size_t unpack_nibbles(const uint8_t *in, size_t n, int8_t *code)
     return i;
 }
 
-static void unpack8(const uint8_t *in, size_t n, unsigned width, int8_t *code)
+void spr_avx2_unpack8(const uint8_t *in, size_t n, unsigned width, int8_t *code)
 {
     const __m128i sign = _mm_set1_epi8((char)(1u << (width - 1)));
     uint64_t mask = mask_of_bytes(width);
@@ -110,7 +110,7 @@ static void unpack8(const uint8_t *in, size_t n, unsigned width, int8_t *code)
     scalar->unpack8(in + i / 8 * width, n - i, width, code + i);
 }
 
-static void unpack16(const uint8_t *in, size_t n, unsigned width, int16_t *code)
+void spr_avx2_unpack16(const uint8_t *in, size_t n, unsigned width, int16_t *code)
 {
     const __m128i sign = _mm_set1_epi16((short)(1u << (width - 1)));
     uint64_t mask = mask_of_words(width);
@@ -170,8 +170,8 @@ INLINE void decode_signs(const uint8_t *bits, size_t n, const float value[2], en
     scalar->decode_signs(bits + i / 8, n - i, value, how, out + i);
 }
 
-static void decode_signs_how(const uint8_t *bits, size_t n, const float value[2],
-                             enum spr_decode how, float *out)
+void spr_avx2_decode_signs(const uint8_t *bits, size_t n, const float value[2], enum spr_decode how,
+                           float *out)
 {
     if (how == SPR_DECODE_SET)
         decode_signs(bits, n, value, SPR_DECODE_SET, out);
@@ -191,7 +191,7 @@ INLINE __m256i exponent_of(const float *x, __m256i draw)
     return _mm256_blendv_epi8(up, _mm256_set1_epi32(255), spr_not_finite8(mag));
 }
 
-static void natural(const float *x, size_t n, const struct spr_draw *draw, uint8_t *exponent)
+void spr_avx2_natural(const float *x, size_t n, const struct spr_draw *draw, uint8_t *exponent)
 {
     const struct spr_draw key = *draw; /* the bytes stored may not alias it */
     size_t i = spr_draw_head(draw, n);
@@ -258,7 +258,7 @@ INLINE bool any_infinite(__m256i half, short infinity)
     return !_mm256_testz_si256(found, found);
 }
 
-static void fp16_encode(const float *x, size_t n, uint16_t *out)
+void spr_avx2_fp16_encode_finite(const float *x, size_t n, uint16_t *out)
 {
     size_t i = 0;
 
@@ -286,7 +286,7 @@ INLINE __m256i bf16_of(__m256i x)
     return _mm256_blendv_epi8(rounded, _mm256_or_si256(upper, _mm256_set1_epi32(0x40)), nan);
 }
 
-static void bf16_encode(const float *x, size_t n, uint16_t *out)
+void spr_avx2_bf16_encode_finite(const float *x, size_t n, uint16_t *out)
 {
     size_t i = 0;
 
@@ -336,7 +336,7 @@ static void bf16_decode(const uint16_t *in, size_t n, enum spr_decode how, float
 }
 
 /* Whole lines go to memory as they are; the others, at both ends, by way of the cache. */
-static void stream(const void *in, size_t bytes, void *out)
+void spr_avx2_stream(const void *in, size_t bytes, void *out)
 {
     const char *from = in;
     char *to = out, *end = to + bytes;
@@ -354,7 +354,7 @@ static void stream(const void *in, size_t bytes, void *out)
     memcpy(to, from, (size_t)(end - to));
 }
 
-static void fence(void) { _mm_sfence(); }
+void spr_avx2_fence(void) { _mm_sfence(); }
 
 const struct spr_values_kernels spr_values_kernels_avx2 = {
     .name = "avx2",
@@ -368,21 +368,21 @@ const struct spr_values_kernels spr_values_kernels_avx2 = {
     .random8 = spr_avx2_random8,
     .decode8 = spr_avx2_decode8,
     .decode16 = spr_avx2_decode16,
-    .pack8 = pack8,
-    .pack16 = pack16,
-    .unpack8 = unpack8,
-    .unpack16 = unpack16,
+    .pack8 = spr_avx2_pack8,
+    .pack16 = spr_avx2_pack16,
+    .unpack8 = spr_avx2_unpack8,
+    .unpack16 = spr_avx2_unpack16,
     .signs = signs,
-    .decode_signs = decode_signs_how,
-    .natural = natural,
+    .decode_signs = spr_avx2_decode_signs,
+    .natural = spr_avx2_natural,
     .decode_natural = decode_natural_how,
-    .fp16_encode = fp16_encode,
-    .bf16_encode = bf16_encode,
+    .fp16_encode = spr_avx2_fp16_encode_finite,
+    .bf16_encode = spr_avx2_bf16_encode_finite,
     .fp16_decode = fp16_decode,
     .bf16_decode = bf16_decode,
     .add_largest = spr_avx2_add_largest,
     .nearest8_take = spr_avx2_nearest8_take,
     .add_signs = spr_avx2_add_signs,
-    .stream = stream,
-    .fence = fence,
+    .stream = spr_avx2_stream,
+    .fence = spr_avx2_fence,
 };

@@ -342,6 +342,10 @@ const struct spr_values_kernels spr_values_kernels_scalar = {
 
 const struct spr_values_kernels *spr_values_kernels(void)
 {
+#ifdef HAVE_AVX512
+    if (spr_cpu_features() & SPR_CPU_AVX512)
+        return &spr_values_kernels_avx512;
+#endif
 #ifdef HAVE_X86
     if (spr_cpu_features() & SPR_CPU_AVX2)
         return &spr_values_kernels_avx2;

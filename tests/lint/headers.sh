@@ -23,7 +23,10 @@ for header in include/sparring/*.h; do
 done >"$findings"
 lint_files '*.h' | grep -vE '^(include/sparring|examples)/|^base/prefix' | while read -r header; do
     simd=()
-    case $header in *_avx2.h) simd=(-mavx2 -mf16c) ;; esac
+    case $header in
+    *_avx2.h) simd=(-mavx2 -mf16c) ;;
+    *_avx512.h) simd=(-mavx512f -mavx512bw -mavx512dq -mavx512vl) ;;
+    esac
     try "$header" "$cc" -x c -std=gnu11 "${simd[@]}" -include config.h -I "$builddir" -I . "${cppflags[@]}"
 done >>"$findings"
 lint_end "$findings"

@@ -164,6 +164,7 @@ static void the_environment_masks_instruction_sets(void **state)
     assert_int_equal(features_with("auto"), all);
     assert_int_equal(features_with("scalar"), 0);
     assert_int_equal(features_with("avx2"), all & ~(uint32_t)SPR_CPU_AVX512);
+    assert_int_equal(features_with("avx512"), all);
     assert_int_equal(features_with("mmx"), all);
     /* Asked once, then kept. */
     setenv("SPARRING_SIMD", "scalar", 1);

@@ -20,13 +20,14 @@
 #include "compress/chunk.h"
 #include "compress/value.h"
 #include "tools/codec/data.h"
+#include "tests/unit/simd.h"
 
 #define N 700 /* the longest vector of a round */
 #define ROUNDS 2000
 
 static struct spr_rng rng;
 static const struct spr_kernels *const scalar = &spr_kernels_scalar;
-static const struct spr_kernels *simd; /* the best of this CPU */
+static const struct spr_kernels *simd; /* under test */
 
 /* A vector of a random kind at a random alignment. */
 static float *random_vector(float *room, size_t *n)
@@ -282,7 +283,7 @@ static void ascending_sees_every_step_back(void **state)
     }
 }
 
-int main(void)
+static int run(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_fp16_survives_the_way_through_fp32),
@@ -296,7 +297,12 @@ int main(void)
     };
 
     simd = spr_kernels();
-    rng.seed = spr_rng_test_seed();
     printf("kernels: %s, SPARRING_SEED=%llu\n", simd->name, (unsigned long long)rng.seed);
     return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    rng.seed = spr_rng_test_seed();
+    return simd_for_each(run);
 }

@@ -18,6 +18,7 @@
 #include "base/cpu.h"
 #include "base/crc32c.h"
 #include "tools/codec/data.h"
+#include "tests/unit/simd.h"
 #include "tests/unit/value_cases.h"
 
 #define N 5000
@@ -93,13 +94,13 @@ static void all_instruction_sets_agree(void **state)
 
             spr_cpu_override(0);
             bytes = encode(&c, seed, x, n, image[0]);
-            spr_cpu_override(UINT32_MAX);
+            spr_cpu_override(simd_features);
             assert_int_equal(encode(&c, seed, x, n, image[1]), bytes);
             assert_memory_equal(image[0], image[1], bytes);
             /* An odd start, and an image that is aligned to 4 only. */
             spr_cpu_override(0);
             bytes = c.coder->encode(c.options, &draw, x, n, image[0] + 4);
-            spr_cpu_override(UINT32_MAX);
+            spr_cpu_override(simd_features);
             c.coder->encode(c.options, &draw, x, n, image[1] + 4);
             assert_memory_equal(image[0] + 4, image[1] + 4, bytes);
 
@@ -109,7 +110,7 @@ static void all_instruction_sets_agree(void **state)
 
                 for (int simd = 0; simd < 2; simd++) {
                     memcpy(back[simd], old, n * sizeof(float));
-                    spr_cpu_override(simd ? UINT32_MAX : 0);
+                    spr_cpu_override(simd ? simd_features : 0);
                     decode(&c, image[1] + 4, n, how, back[simd]);
                 }
                 assert_true(same_bits_or_nan(back[0], back[1], n));
@@ -452,7 +453,7 @@ static void images_are_what_they_were(void **state)
     assert_true(all);
 }
 
-int main(void)
+static int run(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_instruction_sets_agree),
@@ -469,8 +470,13 @@ int main(void)
         cmocka_unit_test(images_are_what_they_were),
     };
 
-    rng.seed = spr_rng_test_seed();
     printf("kernels: %s, SPARRING_SEED=%llu\n", spr_values_kernels()->name,
            (unsigned long long)rng.seed);
     return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    rng.seed = spr_rng_test_seed();
+    return simd_for_each(run);
 }
