@@ -75,7 +75,7 @@ static void any_algorithm_that_is_asked_for_takes_both_rounds(void **state)
                 buffer[r][i] = gradient[0][i] * (float)(r + 1);
         step(&w, SPR_SUM, &options);
         for (size_t i = 0; a > 0 && i < N; i++)
-            most = fmax(most, fabs((double)buffer[0][i] - (double)first[i]));
+            most = data_larger(most, fabs((double)buffer[0][i] - (double)first[i]));
         assert_true(most < 1e-3);
         if (a == 0)
             memcpy(first, buffer[0], sizeof(first));

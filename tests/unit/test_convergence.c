@@ -64,7 +64,7 @@ static void fill(const struct rounding *r, int kind)
         double magnitude = fabs((double)x[i]);
 
         for (size_t j = 0; j < r->group && r->grid == BY_MAX; j++)
-            reach = fmax(reach, fabs((double)group[j]));
+            reach = data_larger(reach, fabs((double)group[j]));
         width[i] = r->grid == POWERS   ? exp2(floor(log2(magnitude)))
                    : r->grid == STRATA ? magnitude * (double)r->group
                                        : reach / levels;

@@ -38,8 +38,8 @@ static void what_is_sent_and_what_is_kept_is_the_input(void **state)
                 size_t i = bucket[t].offset + j;
                 for (unsigned rank = 0; rank < RANKS; rank++)
                     given[i] += (double)g[rank * BUCKET + i];
-                most = fmax(most, fabs(given[i] - sent[i] - kept[i]));
-                size = fmax(size, fabs(kept[i]) + fabs(sent[i]));
+                most = data_larger(most, fabs(given[i] - sent[i] - kept[i]));
+                size = data_larger(size, fabs(kept[i]) + fabs(sent[i]));
             }
         if (!(most < 1e-5 * size))
             fail_msg("step %d: %g of %g are lost", step, most, size);
@@ -195,8 +195,8 @@ static void a_revoked_step_beneath_another_loses_nothing(void **state)
     for (size_t t = 0; t < SPR_ARRAY_LEN(bucket); t++)
         for (size_t j = 0; j < bucket[t].rows * bucket[t].columns; j++) {
             size_t i = bucket[t].offset + j;
-            most = fmax(most, fabs(given[i] - sent[i] - (double)rest[i]));
-            size = fmax(size, fabs(given[i]) + fabs(sent[i]));
+            most = data_larger(most, fabs(given[i] - sent[i] - (double)rest[i]));
+            size = data_larger(size, fabs(given[i]) + fabs(sent[i]));
         }
     assert_true(most < 1e-5 * size);
     free(g);

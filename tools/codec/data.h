@@ -50,6 +50,9 @@ static inline float data_float(uint32_t bits)
     return x;
 }
 
+/* In a loop in the place of fmax(), which gcc 12 for arm64 vectorises into an internal error. */
+static inline double data_larger(double a, double b) { return b > a ? b : a; }
+
 /* Box and Muller 1958. */
 static inline double data_normal(struct spr_rng *rng)
 {
