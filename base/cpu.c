@@ -84,9 +84,11 @@ static uint32_t allowed(void)
         return 0;
     if (strcmp(text, "avx2") == 0)
         return ~KNOWN & ~(uint32_t)SPR_CPU_AVX512;
-    if (strcmp(text, "avx512") == 0)
+    /* The best that there is, on either kind of CPU. */
+    if (strcmp(text, "avx512") == 0 || strcmp(text, "neon") == 0)
         return ~KNOWN;
-    spr_warn(SPR_SUB_INIT, "SPARRING_SIMD='%s' ignored: use scalar, avx2, avx512 or auto", text);
+    spr_warn(SPR_SUB_INIT, "SPARRING_SIMD='%s' ignored: use scalar, avx2, avx512, neon or auto",
+             text);
     return ~KNOWN;
 }
 

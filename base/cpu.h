@@ -17,7 +17,7 @@ enum spr_cpu_feature {
     SPR_CPU_EMULATED = 64 /* QEMU without virtualisation: instructions for CRCs go bit by bit */
 };
 
-/* Bits of enum spr_cpu_feature, masked by SPARRING_SIMD=scalar|avx2|avx512|auto. Cached. */
+/* Bits of enum spr_cpu_feature, masked by SPARRING_SIMD=scalar|avx2|avx512|neon|auto. Cached. */
 uint32_t spr_cpu_features(void);
 /* Tests: override (UINT32_MAX = back to detection). */
 void spr_cpu_override(uint32_t features);

@@ -124,3 +124,18 @@ compress_libspr_kernels_avx512_la_SOURCES = \
 compress_libspr_kernels_avx512_la_CFLAGS = $(AM_CFLAGS) $(SPR_AVX512_CFLAGS)
 compress_libspr_compress_la_LIBADD += compress/libspr-kernels-avx512.la
 endif
+
+if HAVE_ARM64
+compress_libspr_compress_la_SOURCES += \
+	compress/kernels/indices_neon.c \
+	compress/kernels/lanes_neon.h \
+	compress/kernels/lowrank_neon.c \
+	compress/kernels/lut_neon.c \
+	compress/kernels/select_neon.c \
+	compress/kernels/topk_neon.c \
+	compress/kernels/value_neon.c \
+	compress/kernels/values_bits_neon.c \
+	compress/kernels/values_neon.c \
+	compress/kernels/values_neon.h \
+	compress/kernels/window_neon.c
+endif

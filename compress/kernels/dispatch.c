@@ -81,6 +81,33 @@ const struct spr_kernels spr_kernels_avx512 = {
 };
 #endif
 
+#ifdef HAVE_ARM64
+/* Scalar kernels that are a plain loop are here, too: the compiler makes vectors of them. */
+const struct spr_kernels spr_kernels_neon = {
+    .name = "neon",
+    .fp16_encode = spr_neon_fp16_encode,
+    .fp16_decode = spr_neon_fp16_decode,
+    .bf16_encode = spr_scalar_bf16_encode,
+    .bf16_decode = spr_scalar_bf16_decode,
+    .accumulate = spr_scalar_accumulate,
+    .select = spr_neon_select,
+    .feedback = spr_neon_feedback,
+    .count = spr_neon_count,
+    .split = spr_neon_split,
+    .filter = spr_neon_filter,
+    .add_at = spr_scalar_add_at, /* NEON has no scatter */
+    .add_bits = spr_neon_add_bits,
+    .add_dense = spr_scalar_add_dense,
+    .expand = spr_neon_expand,
+    .clear = spr_scalar_clear,
+    .positions = spr_neon_positions,
+    .harvest = spr_neon_harvest,
+    .popcount = spr_neon_popcount,
+    .ascending16 = spr_neon_ascending16,
+    .ascending32 = spr_neon_ascending32,
+};
+#endif
+
 const struct spr_kernels *spr_kernels(void)
 {
 #ifdef HAVE_AVX512
@@ -90,6 +117,10 @@ const struct spr_kernels *spr_kernels(void)
 #ifdef HAVE_X86
     if (spr_cpu_features() & SPR_CPU_AVX2)
         return &spr_kernels_avx2;
+#endif
+#ifdef HAVE_ARM64
+    if (spr_cpu_features() & SPR_CPU_NEON)
+        return &spr_kernels_neon;
 #endif
     return &spr_kernels_scalar;
 }

@@ -48,6 +48,7 @@ struct spr_indices_kernels {
 
 extern const struct spr_indices_kernels spr_indices_scalar;
 extern const struct spr_indices_kernels spr_indices_avx2; /* only where HAVE_X86 is defined */
+extern const struct spr_indices_kernels spr_indices_neon; /* only where HAVE_ARM64 is */
 
 /* The best table for this CPU (spr_cpu_features()). */
 const struct spr_indices_kernels *spr_indices_kernels(void);

@@ -154,5 +154,9 @@ const struct spr_indices_kernels *spr_indices_kernels(void)
     if (spr_cpu_features() & SPR_CPU_AVX2)
         return &spr_indices_avx2;
 #endif
+#ifdef HAVE_ARM64
+    if (spr_cpu_features() & SPR_CPU_NEON)
+        return &spr_indices_neon;
+#endif
     return &spr_indices_scalar;
 }

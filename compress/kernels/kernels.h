@@ -95,6 +95,7 @@ struct spr_kernels {
 extern const struct spr_kernels spr_kernels_scalar;
 extern const struct spr_kernels spr_kernels_avx2;   /* only where HAVE_X86 is defined */
 extern const struct spr_kernels spr_kernels_avx512; /* only where HAVE_AVX512 is defined */
+extern const struct spr_kernels spr_kernels_neon;   /* only where HAVE_ARM64 is defined */
 
 /* The best table for this CPU (spr_cpu_features()). */
 const struct spr_kernels *spr_kernels(void);
@@ -166,5 +167,26 @@ size_t spr_avx512_feedback(float *r, const float *g, size_t n, uint32_t lo, uint
                            _Bool dense, uint32_t *index, float *value);
 size_t spr_avx512_filter(const uint32_t *index, const float *value, size_t n, uint32_t t,
                          size_t *quota, uint32_t *index_out, float *value_out, float *back);
+
+/* NEON kernels. */
+void spr_neon_fp16_encode(const float *in, uint16_t *out, size_t n);
+void spr_neon_fp16_decode(const uint16_t *in, float *out, size_t n);
+size_t spr_neon_select(const float *x, size_t n, uint32_t lo, uint32_t base, _Bool dense,
+                       uint32_t *index, float *value);
+size_t spr_neon_feedback(float *r, const float *g, size_t n, uint32_t lo, uint32_t base,
+                         _Bool dense, uint32_t *index, float *value);
+void spr_neon_count(const float *x, size_t n, const uint32_t *t, size_t m, uint64_t *counts);
+size_t spr_neon_split(const float *value, size_t n, uint32_t hi, uint32_t *below);
+size_t spr_neon_filter(const uint32_t *index, const float *value, size_t n, uint32_t t,
+                       size_t *quota, uint32_t *index_out, float *value_out, float *back);
+size_t spr_neon_add_bits(float *acc, uint64_t *touched, const void *bitmap, size_t words,
+                         const float *value, size_t readable);
+size_t spr_neon_expand(const void *bitmap, size_t n, const float *value, size_t readable,
+                       float *out);
+size_t spr_neon_positions(const void *bitmap, size_t words, uint32_t first, uint16_t *pos);
+size_t spr_neon_harvest(float *acc, uint64_t *touched, size_t words, uint16_t *pos, float *val);
+uint64_t spr_neon_popcount(const void *bitmap, size_t words);
+_Bool spr_neon_ascending16(const uint16_t *pos, size_t n);
+_Bool spr_neon_ascending32(const uint32_t *pos, size_t n);
 
 #endif

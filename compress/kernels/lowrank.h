@@ -37,6 +37,7 @@ struct spr_lowrank_kernels {
 
 extern const struct spr_lowrank_kernels spr_lowrank_kernels_scalar;
 extern const struct spr_lowrank_kernels spr_lowrank_kernels_avx2; /* where HAVE_X86 is defined */
+extern const struct spr_lowrank_kernels spr_lowrank_kernels_neon; /* where HAVE_ARM64 is */
 
 /* The best table for this CPU (spr_cpu_features()). */
 const struct spr_lowrank_kernels *spr_lowrank_kernels(void);

@@ -82,5 +82,9 @@ const struct spr_lowrank_kernels *spr_lowrank_kernels(void)
     if (spr_cpu_features() & SPR_CPU_AVX2)
         return &spr_lowrank_kernels_avx2;
 #endif
+#ifdef HAVE_ARM64
+    if (spr_cpu_features() & SPR_CPU_NEON)
+        return &spr_lowrank_kernels_neon;
+#endif
     return &spr_lowrank_kernels_scalar;
 }

@@ -39,6 +39,7 @@ struct spr_select_kernels {
 
 extern const struct spr_select_kernels spr_select_kernels_scalar;
 extern const struct spr_select_kernels spr_select_kernels_avx2; /* only where HAVE_X86 is defined */
+extern const struct spr_select_kernels spr_select_kernels_neon; /* only where HAVE_ARM64 is */
 
 /* The best table for this CPU (spr_cpu_features()). */
 const struct spr_select_kernels *spr_select_kernels(void);

@@ -106,5 +106,9 @@ const struct spr_select_kernels *spr_select_kernels(void)
     if (spr_cpu_features() & SPR_CPU_AVX2)
         return &spr_select_kernels_avx2;
 #endif
+#ifdef HAVE_ARM64
+    if (spr_cpu_features() & SPR_CPU_NEON)
+        return &spr_select_kernels_neon;
+#endif
     return &spr_select_kernels_scalar;
 }

@@ -121,6 +121,7 @@ struct spr_values_kernels {
 extern const struct spr_values_kernels spr_values_kernels_scalar;
 extern const struct spr_values_kernels spr_values_kernels_avx2;   /* only with HAVE_X86 */
 extern const struct spr_values_kernels spr_values_kernels_avx512; /* only with HAVE_AVX512 */
+extern const struct spr_values_kernels spr_values_kernels_neon;   /* only with HAVE_ARM64 */
 
 /* The best table for this CPU (spr_cpu_features()). */
 const struct spr_values_kernels *spr_values_kernels(void);

@@ -350,5 +350,9 @@ const struct spr_values_kernels *spr_values_kernels(void)
     if (spr_cpu_features() & SPR_CPU_AVX2)
         return &spr_values_kernels_avx2;
 #endif
+#ifdef HAVE_ARM64
+    if (spr_cpu_features() & SPR_CPU_NEON)
+        return &spr_values_kernels_neon;
+#endif
     return &spr_values_kernels_scalar;
 }

@@ -165,6 +165,7 @@ static void the_environment_masks_instruction_sets(void **state)
     assert_int_equal(features_with("scalar"), 0);
     assert_int_equal(features_with("avx2"), all & ~(uint32_t)SPR_CPU_AVX512);
     assert_int_equal(features_with("avx512"), all);
+    assert_int_equal(features_with("neon"), all);
     assert_int_equal(features_with("mmx"), all);
     /* Asked once, then kept. */
     setenv("SPARRING_SIMD", "scalar", 1);
@@ -185,6 +186,9 @@ static void a_larger_set_implies_the_smaller_one(void **state)
         assert_true(all & SPR_CPU_AVX2);
     if (all & SPR_CPU_AVX2)
         assert_true(all & SPR_CPU_SSE42);
+#ifdef HAVE_ARM64
+    assert_true(all & SPR_CPU_NEON);
+#endif
 }
 
 static void the_real_clock_runs_forwards(void **state)

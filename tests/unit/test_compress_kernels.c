@@ -18,6 +18,10 @@
 #include "base/cpu.h"
 #include "base/util.h"
 #include "compress/chunk.h"
+#include "compress/kernels/indices.h"
+#include "compress/kernels/lowrank.h"
+#include "compress/kernels/select.h"
+#include "compress/kernels/values.h"
 #include "compress/value.h"
 #include "tools/codec/data.h"
 #include "tests/unit/simd.h"
@@ -283,6 +287,19 @@ static void ascending_sees_every_step_back(void **state)
     }
 }
 
+/* Else nothing above was compared with anything. */
+static void arm64_has_tables_of_its_own(void **state)
+{
+    (void)state;
+    if (!(spr_cpu_features() & SPR_CPU_NEON))
+        return;
+    assert_string_equal(spr_kernels()->name, "neon");
+    assert_string_equal(spr_values_kernels()->name, "neon");
+    assert_string_equal(spr_select_kernels()->name, "neon");
+    assert_string_equal(spr_indices_kernels()->name, "neon");
+    assert_string_equal(spr_lowrank_kernels()->name, "neon");
+}
+
 static int run(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +311,7 @@ static int run(void)
         cmocka_unit_test(filter_agrees_in_place_and_out_of_place),
         cmocka_unit_test(window_kernels_agree),
         cmocka_unit_test(ascending_sees_every_step_back),
+        cmocka_unit_test(arm64_has_tables_of_its_own),
     };
 
     simd = spr_kernels();
