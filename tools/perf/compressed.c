@@ -13,6 +13,7 @@
 
 #include "base/crc32c.h"
 #include "base/opt.h"
+#include "tools/codec/data.h"
 #include "tools/matrix_layout.h"
 #include "tools/perf/dense_check.h"
 #include "tools/perf/sample.h"
@@ -73,7 +74,7 @@ static void pack_run(const struct trial *trial, const float *before, size_t firs
         sum[i][SIZE] = fabs(sum[i][SENT]);
         sum[i][GRADIENT] = (double)gradient[i];
         sum[i][REST] = fabs((double)after[i]);
-        largest = fmax(largest, fabs((double)accumulated) + sum[i][REST]);
+        largest = data_larger(largest, fabs((double)accumulated) + sum[i][REST]);
     }
     /* What was sent and what its sum has lost cancel out in that difference, and may be as large as
      * the values with which these share a scale. */
