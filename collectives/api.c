@@ -203,7 +203,7 @@ spr_status spr_sparse_allreduce(spr_comm *comm, const spr_sparse *send, size_t e
 static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_codec *codec,
                                   float *gradient, spr_op op, const spr_call_options *options)
 {
-    struct spr_codec_place place;
+    struct spr_codec_place place = {.leaves_rest = true};
     struct spr_codec_step step;
     spr_status status;
     size_t vector;
@@ -240,6 +240,7 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
                               .dense = step.sum ? step.sum : gradient,
                               .vtype = step.vtype,
                               .coding = step.coding,
+                              .rest = step.rest,
                               .round_sums = step.round_sums,
                               .bound_union = step.bound_union,
                               .codec_hash = spr_codec_hash(codec),

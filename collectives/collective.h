@@ -46,6 +46,7 @@ struct spr_plan {
     spr_sparse *list;
     enum spr_vtype vtype;            /* of the values on their way to the owner */
     struct spr_coding coding;        /* ... when they are coded */
+    float *rest;                     /* ... where to write what that loses, or NULL */
     uint64_t codec_hash, codec_step; /* as in the descriptor */
     bool round_sums;  /* sums travel as values do, and the codec keeps what that loses */
     bool bound_union; /* only the largest sums travel, and the codec takes the others back */

@@ -66,6 +66,27 @@ static void stream_close(struct spr_stream *s)
 /* Sender: our list to the owners ----------------------------------------------------------------
  */
 
+static const struct spr_coding *coding_of(const spr_request *rq)
+{
+    const struct spr_sparse_state *s = rq->state;
+
+    return rq->plan.vtype == SPR_V_CODED ? &s->coding : NULL;
+}
+
+/* The values of a writer are left with what encoding has lost of them. */
+static void leave_rest(const spr_request *rq, const struct spr_chunk_writer *w, const void *encoded,
+                       size_t bytes)
+{
+    struct spr_chunk chunk;
+    const char *why;
+    float *val = w->val;
+
+    (void)spr_chunk_open(&chunk, encoded, bytes, w->blocks, w->owner, w->first_window,
+                         coding_of(rq), &why); /* our own: cannot fail */
+    for (uint32_t i = 0; i < w->windows; i++)
+        val += spr_chunk_values(&chunk, SPR_DECODE_TAKE, val);
+}
+
 /* Encode the next chunk for an owner. Returns its bytes. */
 static size_t encode_next(spr_request *rq, int owner)
 {
@@ -73,6 +94,7 @@ static size_t encode_next(spr_request *rq, int owner)
     struct spr_chunk_writer *w = &s->writer;
     uint32_t windows = spr_blocks_windows(&s->blocks, (uint32_t)owner);
     uint32_t next = s->sent_windows[owner];
+    size_t bytes;
 
     spr_chunk_writer_init(w, &s->blocks, (uint32_t)owner, s->most_windows, w->max_entries,
                           s->writer_scratch);
@@ -89,8 +111,17 @@ static size_t encode_next(spr_request *rq, int owner)
         spr_chunk_writer_window(w, n);
     }
     s->sent_windows[owner] = next;
-    return spr_chunk_writer_finish(w, rq->plan.vtype, -1, next == windows ? SPR_CHUNK_LAST : 0,
-                                   s->to_owner_buffer[owner], s->chunk_bytes);
+    bytes = spr_chunk_writer_finish(w, rq->plan.vtype, -1, next == windows ? SPR_CHUNK_LAST : 0,
+                                    s->to_owner_buffer[owner], s->chunk_bytes);
+    if (rq->plan.rest) {
+        const float *val = w->val;
+
+        leave_rest(rq, w, s->to_owner_buffer[owner], bytes);
+        for (uint32_t i = 0; i < w->windows; val += w->per_window[i++])
+            spr_blocks_scatter(&s->blocks, (uint32_t)owner, w->first_window + i, val,
+                               rq->plan.rest);
+    }
+    return bytes;
 }
 
 /* An owner of no windows (a very short vector) takes no part. */
@@ -117,13 +148,6 @@ static bool contribute(spr_request *rq)
     }
     rq->comm->counters.encode_ns += spr_now_ns(rq->comm->clock) - begin;
     return all;
-}
-
-static const struct spr_coding *coding_of(const spr_request *rq)
-{
-    const struct spr_sparse_state *s = rq->state;
-
-    return rq->plan.vtype == SPR_V_CODED ? &s->coding : NULL;
 }
 
 /* Owner: merge ----------------------------------------------------------------------------------
@@ -175,17 +199,21 @@ static void add_own(spr_request *rq)
     struct spr_sparse_state *s = rq->state;
     uint16_t *pos = s->offsets ? s->writer.pos : NULL;
     float *val = s->writer.val;
-    size_t n = spr_blocks_gather(&s->blocks, s->offsets, rq->plan.index, rq->plan.value,
-                                 (uint32_t)rq->comm->rank, s->merged, pos, val);
+    uint32_t rank = (uint32_t)rq->comm->rank;
+    size_t n = spr_blocks_gather(&s->blocks, s->offsets, rq->plan.index, rq->plan.value, rank,
+                                 s->merged, pos, val);
 
     /* As others would have it from us. */
     if (!s->offsets) {
-        spr_coding_pass(&s->coding, &s->blocks, (uint32_t)rq->comm->rank, s->merged, val, n,
-                        add_or_set(s), sums_of(s));
+        spr_coding_pass(&s->coding, &s->blocks, rank, s->merged, val, n, add_or_set(s), sums_of(s));
+        if (rq->plan.rest) {
+            s->coding.coder->decode(s->coding.options, s->coding.image, n, SPR_DECODE_TAKE, val);
+            spr_blocks_scatter(&s->blocks, rank, s->merged, val, rq->plan.rest);
+        }
         return;
     }
     if (coding_of(rq))
-        (void)spr_coding_round(&s->coding, &s->blocks, (uint32_t)rq->comm->rank, s->merged, val, n);
+        (void)spr_coding_round(&s->coding, &s->blocks, rank, s->merged, val, n);
     s->contributed += n;
     for (size_t i = 0; i < n; i++) {
         s->accumulator[pos[i]] += val[i];
@@ -231,16 +259,12 @@ static void keep_rest(spr_request *rq, const void *encoded, size_t bytes)
     const struct spr_sparse_state *s = rq->state;
     const struct spr_chunk_writer *w = &s->union_writer;
     float weight = rq->plan.op == SPR_AVG ? (float)rq->comm->size : 1;
-    struct spr_chunk chunk;
-    const char *why;
     size_t done = 0;
 
-    (void)spr_chunk_open(&chunk, encoded, bytes, w->blocks, w->owner, w->first_window,
-                         coding_of(rq), &why); /* our own: cannot fail */
+    leave_rest(rq, w, encoded, bytes);
     for (uint32_t i = 0; i < w->windows; done += w->per_window[i++]) {
-        struct spr_codec_rest r = {w->first_window + i, w->pos + done, w->val + done, 0};
-
-        r.count = spr_chunk_values(&chunk, SPR_DECODE_TAKE, w->val + done);
+        const struct spr_codec_rest r = {w->first_window + i, w->pos + done, w->val + done,
+                                         w->per_window[i]};
         spr_codec_keep_rest(rq->codec, &r, weight);
     }
 }

@@ -129,6 +129,15 @@ static size_t gather_dense(const struct spr_blocks *b, const float *value, uint3
     return n;
 }
 
+void spr_blocks_scatter(const struct spr_blocks *b, uint32_t owner, uint32_t w, const float *val,
+                        float *vector)
+{
+    struct spr_blocks_runs runs = spr_blocks_runs(b, NULL, owner, w);
+
+    for (size_t first, end; spr_blocks_run(&runs, &first, &end); val += end - first)
+        memcpy(vector + first, val, (end - first) * sizeof(*val));
+}
+
 size_t spr_blocks_gather(const struct spr_blocks *b, const uint32_t *offsets, const uint32_t *index,
                          const float *value, uint32_t owner, uint32_t w, uint16_t *pos, float *val)
 {

@@ -61,6 +61,9 @@ _Bool spr_blocks_run(struct spr_blocks_runs *r, size_t *first, size_t *end);
  * index NULL: of a dense vector, and pos may be NULL. */
 size_t spr_blocks_gather(const struct spr_blocks *b, const uint32_t *offsets, const uint32_t *index,
                          const float *value, uint32_t owner, uint32_t w, uint16_t *pos, float *val);
+/* The way back, of a dense vector: val goes to the positions of the window. */
+void spr_blocks_scatter(const struct spr_blocks *b, uint32_t owner, uint32_t w, const float *val,
+                        float *vector);
 /* How many entries spr_blocks_gather would return. */
 size_t spr_blocks_gather_count(const struct spr_blocks *b, const uint32_t *offsets, uint32_t owner,
                                uint32_t w);

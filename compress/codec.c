@@ -247,7 +247,7 @@ spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
 
 spr_status spr_codec_begin(spr_codec *codec, const float *gradient, struct spr_codec_step *step)
 {
-    const struct spr_codec_place alone = {{spr_codec_vector(codec), 1, 12}, 0};
+    const struct spr_codec_place alone = {.blocks = {spr_codec_vector(codec), 1, 12}};
 
     return spr_codec_begin_at(codec, gradient, &alone, step);
 }

@@ -78,6 +78,7 @@ spr_status spr_codec_kind_of(const char *spec, struct spr_codec_kind *kind,
 struct spr_codec_place {
     struct spr_blocks blocks; /* of spr_codec_vector() elements */
     uint32_t rank;
+    bool leaves_rest; /* whoever codes a dense vector writes step.rest */
 };
 
 /* What a step sends. Owned by the codec; valid until commit or abort. */
@@ -91,6 +92,7 @@ struct spr_codec_step {
     size_t count;          /* of the list, or with sum of the vector */
     enum spr_vtype vtype;  /* values fit this type without loss; or they are */
     struct spr_coding coding; /* ... coded so, without scratch */
+    float *rest;              /* NULL, or where what coding loses of the vector is to be written */
     bool round_sums;          /* sums are sent on as values are: spr_codec_keep_rest() */
     bool bound_union;         /* the largest of them alone: spr_codec_take_back() */
 };

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Selection "none": everything is sent. With a value coder the residual holds the accumulated
- * values until commit, and afterwards what the coder lost (error feedback for quantisers: Seide et
- * al. 2014, "1-bit stochastic gradient descent"). Without one it is zero, but after an abort.
+ * Selection "none": everything is sent. With a value coder the residual is what the coder lost
+ * (error feedback for quantisers: Seide et al. 2014, "1-bit stochastic gradient descent"), and
+ * after an abort the accumulated values, which the vector of the step holds meanwhile. Whoever
+ * codes these writes the residual, or the commit does. Without a coder it is zero, but after an
+ * abort.
  *
  * With feedback=momentum the velocity is what is sent, so that the coder sees a smoother vector and
  * the optimizer does not amplify what it loses. A velocity is never cleared, and so needs no
@@ -16,7 +18,7 @@
 
 #include <string.h>
 
-#include "compress/kernels/kernels.h"
+#include "base/util.h"
 
 /* Workspace: the vector of a step, by slot: coded values before they are coded, others after. */
 static size_t none_workspace(const spr_codec *codec) { return 2 * codec->elements * sizeof(float); }
@@ -61,25 +63,42 @@ static void settle(spr_codec *codec, enum spr_decode how)
                                                     : codec->residual[i] + vector[i];
 }
 
-/* The residual takes in the gradient. Copied when there is nothing to add to: 0 + -0 would lose a
- * sign. */
+/* sum = residual + gradient, by the rule of the feedback; the residual is left as it is, or it is
+ * that sum, too. Copied when there is nothing to add to: 0 + -0 would lose a sign. */
 static void accumulate(spr_codec *codec, const float *gradient, float *sum)
 {
+    enum { BATCH = 4096 };
     struct spr_feedback f = spr_codec_feedback_of(codec, gradient);
-    size_t bytes = codec->elements * sizeof(float);
+    size_t n = codec->elements;
 
     if (codec->residual_zero && spr_feedback_is_sum(&f)) {
-        memcpy(sum, gradient, bytes);
+        memcpy(sum, gradient, n * sizeof(float));
         return;
     }
-    spr_feedback_absorb(&f, 0, codec->elements);
+    if (!f.velocity && sum != codec->residual) {
+        for (size_t i = 0; i < n; i += BATCH)
+            spr_feedback_peek(&f, i, spr_min_size(BATCH, n - i), sum + i);
+        return;
+    }
+    spr_feedback_absorb(&f, 0, n);
     codec->residual_zero = false;
     /* What is not finite would stay in the velocity for ever. */
-    for (size_t i = 0; f.velocity && i < codec->elements; i++)
+    for (size_t i = 0; f.velocity && i < n; i++)
         if (!isfinite(codec->residual[i]))
             f.velocity[i] = 0;
     if (sum != codec->residual)
-        memcpy(sum, codec->residual, bytes);
+        memcpy(sum, codec->residual, n * sizeof(float));
+}
+
+static void fill_step(const spr_codec *codec, struct spr_codec_step *step)
+{
+    bool coded = codec->vtype == SPR_V_CODED && has_feedback(codec);
+
+    step->dense = true;
+    step->vector = vector_of(codec, codec->slot);
+    /* Beneath a later step, the residual has that in it, too. */
+    if (coded && codec->sent_as[codec->slot].place.leaves_rest && !codec->beneath)
+        step->rest = codec->residual;
 }
 
 static void none_begin(spr_codec *codec, const float *gradient, struct spr_codec_step *step)
@@ -92,17 +111,14 @@ static void none_begin(spr_codec *codec, const float *gradient, struct spr_codec
     } else if (!has_feedback(codec) || spr_codec_is_lossless(codec)) {
         accumulate(codec, gradient, vector);
         clear_residual(codec);
+    } else if (codec->vtype == SPR_V_CODED) {
+        accumulate(codec, gradient, vector);
     } else {
         accumulate(codec, gradient, codec->residual);
         codec->residual_zero = false;
-        if (codec->vtype == SPR_V_CODED)
-            memcpy(vector, codec->residual, n * sizeof(float));
-        else
-            spr_codec_quantise(codec, codec->slot, NULL, codec->residual, n, SPR_DECODE_SET,
-                               vector);
+        spr_codec_quantise(codec, codec->slot, NULL, codec->residual, n, SPR_DECODE_SET, vector);
     }
-    step->dense = true;
-    step->vector = vector;
+    fill_step(codec, step);
 }
 
 static void none_replay(spr_codec *codec, struct spr_codec_step *step)
@@ -113,14 +129,29 @@ static void none_replay(spr_codec *codec, struct spr_codec_step *step)
         else
             clear_residual(codec);
     }
-    step->dense = true;
-    step->vector = vector_of(codec, codec->slot);
+    fill_step(codec, step);
+}
+
+/* All of what was sent is back in the residual. */
+static void restore(spr_codec *codec)
+{
+    memcpy(codec->residual, vector_of(codec, codec->slot), codec->elements * sizeof(float));
+    codec->residual_zero = false;
 }
 
 static void none_commit(spr_codec *codec)
 {
-    if (has_feedback(codec) && !spr_codec_is_lossless(codec))
-        settle(codec, SPR_DECODE_TAKE);
+    bool coded = codec->vtype == SPR_V_CODED;
+
+    if (!has_feedback(codec) || spr_codec_is_lossless(codec))
+        return;
+    codec->residual_zero = false;
+    if (coded && !codec->beneath) {
+        if (codec->sent_as[codec->slot].place.leaves_rest)
+            return;
+        restore(codec);
+    }
+    settle(codec, SPR_DECODE_TAKE);
 }
 
 /* With fp16 and bf16 this gives the accumulated values to the bit, but for what was clamped and is
@@ -130,16 +161,19 @@ static void none_revoke(spr_codec *codec)
     if (!has_feedback(codec))
         return;
     if (codec->vtype == SPR_V_CODED ? !codec->beneath : codec->residual_zero)
-        memcpy(codec->residual, vector_of(codec, codec->slot), codec->elements * sizeof(float));
+        restore(codec);
     else
         settle(codec, SPR_DECODE_ADD);
     codec->residual_zero = false;
 }
 
+/* Halves have not left the residual before the commit. */
 static void none_abort(spr_codec *codec)
 {
     if (spr_codec_is_lossless(codec))
         none_revoke(codec);
+    else if (codec->vtype == SPR_V_CODED && has_feedback(codec) && !codec->beneath)
+        restore(codec);
 }
 
 const struct spr_codec_steps spr_codec_whole = {

@@ -52,7 +52,8 @@ static void begin(const struct schedule_play *play, spr_codec *codec, int r, int
 {
     const struct schedule *s = &play->schedule;
     const struct spr_codec_place place = {
-        spr_blocks_choose(spr_codec_vector(codec), (uint32_t)s->ranks), (uint32_t)r};
+        .blocks = spr_blocks_choose(spr_codec_vector(codec), (uint32_t)s->ranks),
+        .rank = (uint32_t)r};
 
     spr_codec_begin_at(codec, gradient(play, r, k), &place, step);
 }

@@ -21,7 +21,8 @@ static void sum_lists(struct world *w, spr_codec *const *twins, spr_op op, float
         sum[i] = size[i] = 0;
     for (int r = 0; r < w->ranks; r++) {
         struct spr_codec_place place = {
-            spr_blocks_choose(spr_codec_vector(twins[r]), (uint32_t)w->ranks), (uint32_t)r};
+            .blocks = spr_blocks_choose(spr_codec_vector(twins[r]), (uint32_t)w->ranks),
+            .rank = (uint32_t)r};
         spr_sparse list = {index[r], value[r], 0, N};
         struct spr_codec_step s;
 

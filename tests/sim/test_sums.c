@@ -51,7 +51,8 @@ static void sum_twins(int ranks, spr_codec *const *twins)
     memset(sum, 0, sizeof(sum));
     memset(touched, 0, sizeof(touched));
     for (int r = 0; r < ranks; r++) {
-        const struct spr_codec_place place = {spr_blocks_choose(N, (uint32_t)ranks), (uint32_t)r};
+        const struct spr_codec_place place = {.blocks = spr_blocks_choose(N, (uint32_t)ranks),
+                                              .rank = (uint32_t)r};
         struct spr_codec_step s;
 
         assert_int_equal(spr_codec_begin_at(twins[r], gradient[r], &place, &s), SPR_OK);

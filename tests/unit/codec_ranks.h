@@ -46,7 +46,8 @@ static inline spr_codec *make(const char *spec, size_t rows, size_t columns)
 static inline void step_of(spr_codec *codec, uint32_t rank, const float *gradient, float *sent)
 {
     size_t n = spr_codec_elements(codec);
-    const struct spr_codec_place place = {{spr_codec_vector(codec), 1, 12}, first_rank + rank};
+    const struct spr_codec_place place = {.blocks = {spr_codec_vector(codec), 1, 12},
+                                          .rank = first_rank + rank};
     struct spr_codec_step step;
     float value[N];
 

@@ -61,8 +61,8 @@ static void chunks_carry_what_the_codec_believes(const char *spec, uint32_t rank
 {
     static float gradient[CODEC_N], believed[CODEC_N], carried[CODEC_N];
     spr_codec *codec = codec_make(spec);
-    struct spr_codec_place place = {{spr_codec_vector(codec), ranks, ranks > 5 ? 6 : 10},
-                                    ranks - 1};
+    struct spr_codec_place place = {.blocks = {spr_codec_vector(codec), ranks, ranks > 5 ? 6 : 10},
+                                    .rank = ranks - 1};
     struct spr_codec_step step;
 
     for (int i = 0; i < STEPS; i++) {
@@ -106,7 +106,8 @@ static void a_retry_in_another_world_loses_nothing(void **state)
     for (size_t s = 0; s < SPR_ARRAY_LEN(coded_specs); s++) {
         spr_codec *codec = codec_make(coded_specs[s]);
         size_t n = spr_codec_vector(codec);
-        struct spr_codec_place four = {{n, 4, 10}, 2}, three = {{n, 3, 10}, 1};
+        struct spr_codec_place four = {.blocks = {n, 4, 10}, .rank = 2},
+                               three = {.blocks = {n, 3, 10}, .rank = 1};
 
         data_fill(DATA_LAYERS, gradient, CODEC_N, &rng);
         memcpy(sum, gradient, sizeof sum);

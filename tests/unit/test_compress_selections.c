@@ -173,7 +173,7 @@ static void a_list_may_be_empty(void **state)
 static void decay_and_a_clipped_norm_are_part_of_any_selection(void **state)
 {
     static float gradient[N], sent[N];
-    const struct spr_codec_place four = {{N, 4, 10}, 2};
+    const struct spr_codec_place four = {.blocks = {N, 4, 10}, .rank = 2};
     struct spr_codec_step step;
     spr_codec *codec = codec_make("block:ratio=1%,feedback=decay,decay=50%");
 

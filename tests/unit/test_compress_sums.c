@@ -9,7 +9,7 @@
 #define RANK 1
 
 static const char *const specs[] = {"topk:ratio=10%+fp16", "int8"};
-static const struct spr_codec_place place = {{CODEC_N, RANKS, 6}, RANK};
+static const struct spr_codec_place place = {.blocks = {CODEC_N, RANKS, 6}, .rank = RANK};
 static struct spr_rng rng;
 static float gradient[CODEC_N];
 
@@ -249,7 +249,7 @@ static void not_all_codecs_round_sums(void **state)
     for (size_t c = 0; c < SPR_ARRAY_LEN(cases); c++)
         for (uint32_t ranks = 1; ranks <= RANKS; ranks += RANKS - 1) {
             spr_codec *codec = codec_make(cases[c].spec);
-            const struct spr_codec_place here = {{spr_codec_vector(codec), ranks, 6}, 0};
+            const struct spr_codec_place here = {.blocks = {spr_codec_vector(codec), ranks, 6}};
             struct spr_codec_step step;
 
             assert_int_equal(spr_codec_begin_at(codec, gradient, &here, &step), SPR_OK);

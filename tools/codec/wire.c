@@ -19,7 +19,7 @@ static uint32_t most_windows(const struct wire *wire)
 struct spr_codec_place wire_place(struct wire *wire, size_t count)
 {
     wire->blocks = spr_blocks_choose(count, WIRE_RANKS);
-    return (struct spr_codec_place){wire->blocks, 0};
+    return (struct spr_codec_place){.blocks = wire->blocks};
 }
 
 spr_status wire_open(struct wire *wire, size_t n, size_t count, struct spr_error *error)
