@@ -20,6 +20,9 @@
 
 _Static_assert(sizeof(struct spr_feedback_options) <= SPR_SELECT_OPTION_BYTES, "options fit");
 
+/* Entries whose elements are asked for before their turn: each is a miss in two vectors. */
+#define TAKE_BACK_AHEAD 24
+
 /* What a step sends. */
 struct list {
     uint32_t *index;
@@ -292,11 +295,16 @@ static void take_back(spr_codec *codec, const float *result)
 {
     const struct list *list = list_of(codec);
 
-    for (size_t i = 0; has_feedback(codec) && i < list->count; i++)
+    for (size_t i = 0; has_feedback(codec) && i < list->count; i++) {
+        uint32_t ahead = list->index[spr_min_size(i + TAKE_BACK_AHEAD, list->count - 1)];
+
+        __builtin_prefetch(&result[ahead]);
+        __builtin_prefetch(&codec->residual[ahead], 1);
         if (spr_magnitude(result[list->index[i]]) == 0) {
             put_back_some(codec, i, 1);
             list->back[i] = true;
         }
+    }
 }
 
 /* Where the positions are known, so is how many there are. */
