@@ -212,13 +212,13 @@ spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
     bool again = codec->phase == SPR_CODEC_ABSORBED;
     bool several = place->blocks.ranks > 1;
     bool round_sums = several && spr_codec_rounds_sums(codec);
+    int slot = again ? codec->slot : codec->committed == 0;
 
     if (codec->phase == SPR_CODEC_RUNNING)
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
                              "codec %s is in use by a running request", codec->spec);
-    if (!again)
-        codec->slot = codec->committed == 0;
-    if (round_sums && spr_codec_sums_open(codec, place) != SPR_OK)
+    codec->slot = slot;
+    if (spr_codec_sums_open(codec, slot, round_sums ? place : NULL) != SPR_OK)
         return SPR_ERR_NOMEM;
     *step = (struct spr_codec_step){
         .vtype = codec->vtype,

@@ -178,8 +178,9 @@ bool spr_codec_rounds_sums(const spr_codec *codec);
 bool spr_codec_bounds_union(const spr_codec *codec);
 /* What was not sent on has lost nothing, of the step of codec->slot. */
 void spr_codec_sums_take_back(spr_codec *codec, const float *result);
-/* Room for the step of codec->slot, which begins; none is listed yet. NOMEM. */
-spr_status spr_codec_sums_open(spr_codec *codec, const struct spr_codec_place *place);
+/* Room for the step of the slot, which is to begin there; none is listed yet. place NULL: no sums
+ * are rounded. NOMEM. */
+spr_status spr_codec_sums_open(spr_codec *codec, int slot, const struct spr_codec_place *place);
 void spr_codec_sums_close(spr_codec *codec, int slot);
 /* What the step that was committed last has lost goes into the residual: somebody looks at it, or
  * the next step begins; comes out again, as that step is revoked; or is forgotten. */

@@ -50,23 +50,23 @@ void spr_codec_sums_take_back(spr_codec *codec, const float *result)
             lost->value[i] = 0;
 }
 
-spr_status spr_codec_sums_open(spr_codec *codec, const struct spr_codec_place *place)
+spr_status spr_codec_sums_open(spr_codec *codec, int slot, const struct spr_codec_place *place)
 {
-    size_t most = most_of(place);
-    struct spr_codec_lost *lost = &codec->lost[codec->slot];
+    size_t most = place ? most_of(place) : 0;
+    struct spr_codec_lost *lost = &codec->lost[slot];
 
     lost->count = 0;
     lost->state = SPR_LOST_LISTED;
     if (most <= lost->room)
         return SPR_OK;
-    spr_codec_sums_close(codec, codec->slot);
+    spr_codec_sums_close(codec, slot);
     lost->value = spr_pages_alloc(most * sizeof *lost->value);
     if (spr_codec_sends_lists(codec) && lost->value)
         lost->index = spr_pages_alloc(most * sizeof *lost->index);
     lost->room = most;
     if (lost->value && (lost->index || !spr_codec_sends_lists(codec)))
         return SPR_OK;
-    spr_codec_sums_close(codec, codec->slot);
+    spr_codec_sums_close(codec, slot);
     return spr_error_set(spr_thread_error(), SPR_ERR_NOMEM, -1,
                          "no memory for codec %s: %zu elements whose sums are rounded", codec->spec,
                          most);

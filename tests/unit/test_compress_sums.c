@@ -197,6 +197,62 @@ static void it_is_converted_to_a_new_learning_rate(void **state)
         }
 }
 
+/* A rank that is left alone retries a step of which it had made some sums. */
+static void a_step_that_ends_alone_has_lost_nothing(void **state)
+{
+    static const struct spr_codec_place alone = {{CODEC_N, 1, 6}, 0};
+
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(specs); s++)
+        for (int looked = 0; looked < 2; looked++) {
+            spr_codec *codec[2] = {codec_make(specs[s]), codec_make(specs[s])};
+
+            new_gradient();
+            for (int i = 0; i < 2; i++) {
+                struct spr_codec_step step;
+
+                begin(codec[i], i ? 0 : 0.25f);
+                spr_codec_abort(codec[i]);
+                assert_int_equal(spr_codec_begin_at(codec[i], gradient, &alone, &step), SPR_OK);
+                assert_false(step.round_sums);
+                spr_codec_commit(codec[i]);
+                if (looked)
+                    (void)spr_codec_residual(codec[i]);
+                assert_int_equal(spr_codec_begin_at(codec[i], gradient, &alone, &step), SPR_OK);
+                spr_codec_commit(codec[i]);
+            }
+            assert_memory_equal(spr_codec_residual(codec[0]), spr_codec_residual(codec[1]),
+                                sizeof(gradient));
+            unpair(codec);
+        }
+}
+
+/* Nor does it take off again what an older step had lost, when it is revoked. */
+static void a_revoke_of_a_step_alone_takes_off_nothing(void **state)
+{
+    static const struct spr_codec_place alone = {{CODEC_N, 1, 6}, 0};
+
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(specs); s++) {
+        static float before[CODEC_N];
+        spr_codec *codec = codec_make(specs[s]);
+        struct spr_codec_step step;
+
+        for (int k = 0; k < 2; k++) {
+            new_gradient();
+            done(codec, 0.25f);
+        }
+        memcpy(before, spr_codec_residual(codec), sizeof(before));
+        for (size_t i = 0; i < CODEC_N; i++)
+            before[i] += gradient[i];
+        assert_int_equal(spr_codec_begin_at(codec, gradient, &alone, &step), SPR_OK);
+        spr_codec_commit(codec);
+        spr_codec_revoke(codec);
+        assert_memory_equal(spr_codec_residual(codec), before, sizeof(before));
+        spr_codec_destroy(codec);
+    }
+}
+
 static void a_state_has_it_and_forgets_it(void **state)
 {
     (void)state;
@@ -267,6 +323,8 @@ int main(void)
         cmocka_unit_test(a_revoke_takes_it_out_again),
         cmocka_unit_test(a_revoke_beneath_a_later_step_takes_it_off),
         cmocka_unit_test(it_is_converted_to_a_new_learning_rate),
+        cmocka_unit_test(a_step_that_ends_alone_has_lost_nothing),
+        cmocka_unit_test(a_revoke_of_a_step_alone_takes_off_nothing),
         cmocka_unit_test(a_state_has_it_and_forgets_it),
         cmocka_unit_test(not_all_codecs_round_sums),
     };
