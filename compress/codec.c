@@ -217,9 +217,9 @@ spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
     if (codec->phase == SPR_CODEC_RUNNING)
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
                              "codec %s is in use by a running request", codec->spec);
-    codec->slot = slot;
     if (spr_codec_sums_open(codec, slot, round_sums ? place : NULL) != SPR_OK)
         return SPR_ERR_NOMEM;
+    codec->slot = slot;
     *step = (struct spr_codec_step){
         .vtype = codec->vtype,
         .round_sums = round_sums,

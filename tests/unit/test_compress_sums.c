@@ -253,6 +253,29 @@ static void a_revoke_of_a_step_alone_takes_off_nothing(void **state)
     }
 }
 
+/* No memory for the list of a step: it has not begun, and a revoke of the last one is as before. */
+static void a_step_without_memory_has_not_begun(void **state)
+{
+    static const char *const inexact[] = {"topk:ratio=10%+sign:group=64", "sign"};
+
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(inexact); s++) {
+        static float before[CODEC_N];
+        spr_codec *codec = codec_make(inexact[s]);
+        struct spr_codec_step step;
+
+        new_gradient();
+        memcpy(before, gradient, sizeof(before));
+        done(codec, 0.25f);
+        spr_mem_fail_nth(1);
+        assert_int_equal(spr_codec_begin_at(codec, gradient, &place, &step), SPR_ERR_NOMEM);
+        assert_int_equal(spr_mem_fail_nth(0), 0);
+        spr_codec_revoke(codec);
+        assert_memory_equal(spr_codec_residual(codec), before, sizeof(before));
+        spr_codec_destroy(codec);
+    }
+}
+
 static void a_state_has_it_and_forgets_it(void **state)
 {
     (void)state;
@@ -325,6 +348,7 @@ int main(void)
         cmocka_unit_test(it_is_converted_to_a_new_learning_rate),
         cmocka_unit_test(a_step_that_ends_alone_has_lost_nothing),
         cmocka_unit_test(a_revoke_of_a_step_alone_takes_off_nothing),
+        cmocka_unit_test(a_step_without_memory_has_not_begun),
         cmocka_unit_test(a_state_has_it_and_forgets_it),
         cmocka_unit_test(not_all_codecs_round_sums),
     };
