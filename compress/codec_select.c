@@ -269,6 +269,12 @@ static void select_replay(spr_codec *codec, struct spr_codec_step *step)
 
 static void select_commit(spr_codec *codec) { (void)codec; }
 
+/* Nothing is taken of what is finite where others in its group have made it a NaN. */
+static bool was_taken(const struct list *list, size_t i)
+{
+    return !isnan(list->sent[i]) || !isfinite(list->exact[i]);
+}
+
 /* Entries of the list that were taken out for the step. */
 static void put_back_some(spr_codec *codec, size_t first, size_t count)
 {
@@ -280,7 +286,7 @@ static void put_back_some(spr_codec *codec, size_t first, size_t count)
                               list->velocity ? list->velocity + first : NULL, count);
     else
         for (size_t i = first; i < first + count; i++)
-            if (!list->back || !list->back[i])
+            if ((!list->back || !list->back[i]) && was_taken(list, i))
                 codec->residual[list->index[i]] += list->sent[i];
 }
 

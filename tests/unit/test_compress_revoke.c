@@ -223,6 +223,32 @@ static void a_revoked_step_that_was_not_finite_leaves_no_nan_when_it_is_retried(
     }
 }
 
+/* Nor does it where a later step is in the residual: what others in a group have made a NaN was not
+ * taken, and so is not to come back. */
+static void a_revoke_beneath_a_later_step_makes_no_nan(void **state)
+{
+    static const char *const specs[] = {"topk:ratio=100%+int8:group=64", "int8:group=64"};
+    static float zero[CODEC_N], gradient[CODEC_N];
+
+    (void)state;
+    data_fill(DATA_NORMAL, gradient, CODEC_N, &rng);
+    gradient[3] = NAN;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(specs); s++) {
+        spr_codec *codec = codec_make(specs[s]);
+        static float sent[CODEC_N];
+
+        codec_step_of(codec, gradient, sent);
+        assert_true(isnan(sent[2]) && isnan(sent[63]) && !isnan(sent[64]));
+        spr_codec_commit(codec);
+        codec_step_of(codec, zero, sent);
+        spr_codec_abort(codec);
+        spr_codec_revoke(codec);
+        for (size_t i = 0; i < CODEC_N; i++)
+            assert_true(i == 3 || fabsf(spr_codec_residual(codec)[i] - gradient[i]) <= 1e-5f);
+        spr_codec_destroy(codec);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +257,7 @@ int main(void)
         cmocka_unit_test(nothing_is_lost_or_sent_twice_in_any_order_of_events),
         cmocka_unit_test(only_what_was_committed_can_be_revoked),
         cmocka_unit_test(a_revoked_step_that_was_not_finite_leaves_no_nan_when_it_is_retried),
+        cmocka_unit_test(a_revoke_beneath_a_later_step_makes_no_nan),
     };
 
     rng.seed = spr_rng_test_seed();
