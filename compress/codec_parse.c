@@ -305,7 +305,7 @@ void spr_codec_help(FILE *out)
     }
     help_stage(
         out, "...",
-        "all of these, beside their own options; none and onebit: the first 3; powersgd: none",
+        "all of these, beside their own options; none and onebit: those up to sums; powersgd: none",
         spr_feedback_table, SPR_FEEDBACK_OPTIONS);
     fputs("\nValue coders:\n", out);
     for (size_t i = 0; i < spr_value_coder_count; i++)

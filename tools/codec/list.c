@@ -42,7 +42,7 @@ static bool selection_at(size_t i, struct entry *entry)
 static bool feedback_at(size_t i, struct entry *entry)
 {
     *entry =
-        (struct entry){"feedback", "options that each of these has; none and onebit: the first 3",
+        (struct entry){"feedback", "options that each of these has; none and onebit: up to sums",
                        NULL, spr_feedback_table, SPR_FEEDBACK_OPTIONS};
     return i == 0;
 }
