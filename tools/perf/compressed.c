@@ -60,7 +60,7 @@ struct pack {
 };
 
 static void pack_run(const struct trial *trial, const float *before, size_t first, size_t count,
-                     struct pack *pack)
+                     bool rounds, struct pack *pack)
 {
     const float *after = spr_codec_residual(trial->codec) + first;
     double(*sum)[SUMS] = pack->sum + pack->elements;
@@ -78,7 +78,7 @@ static void pack_run(const struct trial *trial, const float *before, size_t firs
     }
     /* What was sent and what its sum has lost cancel out in that difference, and may be as large as
      * the values with which these share a scale. */
-    for (size_t i = 0; i < count && rounds_what_stays(trial); i++)
+    for (size_t i = 0; rounds && i < count; i++)
         sum[i][SIZE] = sum[i][REST] = largest;
     pack->elements += count;
     pack->first[pack->runs] = first;
@@ -126,6 +126,7 @@ static bool compare_all(struct trial *trial, const float *before, struct pack *p
 {
     /* Otherwise the residual does not tell what was sent. */
     bool exact = codec_kind(trial->codec_spec).conserves, more = true;
+    bool rounds = rounds_what_stays(trial);
     struct sample sample = sample_of(trial->elements);
     size_t first, count;
 
@@ -135,7 +136,7 @@ static bool compare_all(struct trial *trial, const float *before, struct pack *p
             "the residual does not tell what was sent: only the equality of ranks is checked");
     while (more) {
         while (pack->runs < PACK_RUNS && (more = sample_next(&sample, &first, &count)))
-            pack_run(trial, before, first, count, pack);
+            pack_run(trial, before, first, count, rounds, pack);
         if (pack->elements > 0 && !job_sum(trial->job, pack->sum[0], SUMS * pack->elements))
             return false;
         compare(trial, pack, exact, tally);
