@@ -43,6 +43,9 @@ spr_status spr_sparse_result(spr_request *rq, int owner, uint32_t first_window, 
     if (status == SPR_OK && *last != (first_window + c.windows == windows)) {
         status = SPR_ERR_PROTO;
         why = "a stream of chunks ends at the wrong place";
+    } else if (status == SPR_OK && !s->offsets && c.format != SPR_CHUNK_DENSE) {
+        status = SPR_ERR_PROTO;
+        why = "a part of a vector is missing";
     }
     if (status) {
         spr_comm_fail(rq->comm, status, owner, -1, why);

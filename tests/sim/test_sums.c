@@ -217,7 +217,7 @@ static void a_death_loses_nothing_of_what_sums_have_lost(void **state)
 
     (void)state;
     for (uint64_t trial = 0; trial < 240; trial++) {
-        int ranks = 3 + (int)spr_rng_below(&rng, RANKS_MAX - 2);
+        int ranks = 2 + (int)spr_rng_below(&rng, RANKS_MAX - 1);
         int victim = (int)spr_rng_below(&rng, (uint64_t)ranks);
         bool drop = spr_rng_below(&rng, 2), look = spr_rng_below(&rng, 2), redo = false;
         struct world w;
