@@ -306,7 +306,8 @@ static void take_back(spr_codec *codec, const float *result)
 
         __builtin_prefetch(&result[ahead]);
         __builtin_prefetch(&codec->residual[ahead], 1);
-        if (spr_magnitude(result[list->index[i]]) == 0) {
+        /* What is not finite was sent, whatever others were kept instead. */
+        if (spr_magnitude(result[list->index[i]]) == 0 && isfinite(list->exact[i])) {
             put_back_some(codec, i, 1);
             list->back[i] = true;
         }

@@ -4,6 +4,7 @@
  * which lie in the chunk itself where its format allows and in a buffer on the stack where not.
  */
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/util.h"
@@ -164,7 +165,10 @@ static void put_values(const float *val, size_t n, enum spr_decode how, float *o
         break;
     case SPR_DECODE_TAKE:
         for (size_t i = 0; i < n; i++)
-            out[i] = spr_magnitude(out[i]) < 0x7f800000u ? out[i] - val[i] : 0;
+            if (spr_magnitude(out[i]) >= 0x7f800000u)
+                out[i] = 0;
+            else if (!isnan(val[i]))
+                out[i] -= val[i];
     }
 }
 

@@ -261,6 +261,34 @@ static void a_death_loses_nothing_of_what_sums_have_lost(void **state)
     assert_true(redone > 10 && dropped > 10 && kept > 10);
 }
 
+/* NaN and Inf are sent, once, so that the failure shows; nothing of them stays anywhere. */
+static void what_is_not_finite_does_not_stay(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(rounding_specs); s++) {
+        struct world w;
+        size_t bad = 0;
+
+        make(&w, 3, rounding_specs[s]);
+        for (int k = 0; k < 3; k++) {
+            draw(3);
+            for (int i = 0; i < 4 && k == 1; i++)
+                buffer[i % 3][spr_rng_below(&rng, N)] = i % 2 ? NAN : -INFINITY;
+            step(&w, SPR_AVG, NULL);
+            for (size_t i = 0; i < N && k == 1; i++)
+                bad += isfinite(buffer[0][i]) ? 0 : 1;
+            for (int r = 0; r < 3; r++)
+                for (size_t i = 0; i < N; i++)
+                    if (!isfinite(spr_codec_residual(codec[r])[i]))
+                        fail_msg("%s, step %d, rank %d: element %zu stays %g (SPARRING_SEED=%llu)",
+                                 rounding_specs[s], k, r, i,
+                                 (double)spr_codec_residual(codec[r])[i], (unsigned long long)seed);
+        }
+        assert_true(bad > 0);
+        unmake(&w);
+    }
+}
+
 /* ---- Bytes ----------------------------------------------------------------------------------- */
 
 static double sent_bytes(const struct world *w)
@@ -313,4 +341,5 @@ static void both_ways_take_the_bytes_of_the_coder(void **state)
 CODEC_WORLD_MAIN(cmocka_unit_test(sums_are_rounded_once_more_and_nothing_is_lost),
                  cmocka_unit_test(sums_are_exact_where_that_is_asked_for),
                  cmocka_unit_test(a_death_loses_nothing_of_what_sums_have_lost),
+                 cmocka_unit_test(what_is_not_finite_does_not_stay),
                  cmocka_unit_test(both_ways_take_the_bytes_of_the_coder))
