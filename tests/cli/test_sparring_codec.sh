@@ -199,8 +199,17 @@ codecs = {c['codec'].split(':')[0]: c for c in r['codecs']}
 assert codecs['none']['sent_bytes'] == 2 * 7 / 8 * 800000 and codecs['none']['speed'] == 1
 assert codecs['fp16']['sent_bytes'] == 7 / 8 * 800000
 assert codecs['random']['sent_bytes'] == 2 * 7 / 8 * 8000
-# Coded values go out in a byte each, and come back as fp32.
-assert math.isclose(codecs['int8']['sent_bytes'], 7 / 8 * 1000000, rel_tol=0.01)"
+# Coded values take a byte each, there and back.
+assert math.isclose(codecs['int8']['sent_bytes'], 7 / 8 * 400000, rel_tol=0.01)"
+# Exact sums come back as fp32; of a bounded union there are no more than of a list.
+run "${job[@]}" --link 1mbit --json "$folder/json" \
+    --codecs 'none:sums=exact+int8;topk:ratio=1%;topk:ratio=1%,union=bounded'
+expect_code 0
+json "codecs = {c['codec']: c for c in data['result']['codecs']}
+sent = [c['sent_bytes'] for name, c in codecs.items() if 'int8' in name]
+assert math.isclose(sent[0], 7 / 8 * 1000000, rel_tol=0.01)
+sent = sorted(c['sent_bytes'] for name, c in codecs.items() if 'topk' in name)
+assert sent[0] < 0.3 * sent[1]"
 # Where the wire takes no time, work is left, and dense has the least.
 run "${job[@]}" --link 1000tbit --codecs 'onebit;int8;topk:ratio=10%'
 expect_code 0
@@ -209,7 +218,7 @@ expect out ' is faster than dense on links below '
 run "${job[@]}" --link 1mbit --error 1% --json "$folder/json"
 expect_code 0
 expect out '^ +onebit .*  excluded: error above 1 %$'
-expect out '^take (fp16|bf16): '
+expect out '^take int8: '
 json "for c in data['result']['codecs']:
     assert (c['excluded'] is not None) == (c['error'] > 0.01)"
 run "${job[@]}" --link 1mbit --bytes 60% --codecs 'fp16; topk:ratio=50%'
