@@ -200,7 +200,7 @@ static void it_is_converted_to_a_new_learning_rate(void **state)
 /* A rank that is left alone retries a step of which it had made some sums. */
 static void a_step_that_ends_alone_has_lost_nothing(void **state)
 {
-    static const struct spr_codec_place alone = {{CODEC_N, 1, 6}, 0};
+    static const struct spr_codec_place alone = {.blocks = {CODEC_N, 1, 6}};
 
     (void)state;
     for (size_t s = 0; s < SPR_ARRAY_LEN(specs); s++)
@@ -230,7 +230,7 @@ static void a_step_that_ends_alone_has_lost_nothing(void **state)
 /* Nor does it take off again what an older step had lost, when it is revoked. */
 static void a_revoke_of_a_step_alone_takes_off_nothing(void **state)
 {
-    static const struct spr_codec_place alone = {{CODEC_N, 1, 6}, 0};
+    static const struct spr_codec_place alone = {.blocks = {CODEC_N, 1, 6}};
 
     (void)state;
     for (size_t s = 0; s < SPR_ARRAY_LEN(specs); s++) {
