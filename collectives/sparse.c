@@ -29,6 +29,7 @@
 #include <string.h>
 
 #include "compress/codec.h"
+#include "compress/select/topk.h"
 
 #define UNION_STEP 0x80000000u
 
@@ -310,8 +311,8 @@ static bool harvest(spr_request *rq)
     bool last = s->merged + 1 == s->windows;
 
     if (s->largest)
-        n = spr_window_largest(w->pos + w->count, val, n,
-                               spr_div_ceil(s->contributed, (size_t)rq->comm->size), s->largest);
+        n = spr_topk_keep(w->pos + w->count, val, n,
+                          spr_div_ceil(s->contributed, (size_t)rq->comm->size), s->largest);
     s->contributed = 0;
     if (rq->plan.op == SPR_AVG)
         for (size_t i = 0; i < n; i++)

@@ -5,6 +5,8 @@
  */
 #include "collectives/sparse.h"
 
+#include "compress/select/topk.h"
+
 static char *buffer_get(spr_request *rq)
 {
     const struct spr_sparse_state *s = rq->state;
@@ -79,7 +81,7 @@ static bool make_work_space(spr_request *rq)
     s->touched = spr_arena_alloc(&rq->arena, s->span / 8);
     if (rq->plan.bound_union)
         s->largest =
-            spr_arena_alloc(&rq->arena, spr_window_largest_scratch(s->span) * sizeof *s->largest);
+            spr_arena_alloc(&rq->arena, spr_topk_keep_scratch(s->span) * sizeof *s->largest);
     s->kept = spr_arena_alloc(&rq->arena, size * sizeof(struct spr_kept *));
     s->kept_tail = spr_arena_alloc(&rq->arena, size * sizeof(struct spr_kept *));
     if ((rq->plan.bound_union && !s->largest) || !union_scratch || !s->writer_scratch ||

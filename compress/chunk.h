@@ -136,9 +136,5 @@ size_t spr_chunk_list(struct spr_chunk *c, uint32_t *index, float *value, size_t
 /* Union of a window: emit the touched entries in order, clear acc and touched behind. Returns the
  * number. pos/val have room for SPR_WINDOW + 16 entries. len: positions in the window. */
 size_t spr_window_harvest(float *acc, uint64_t *touched, uint32_t len, uint16_t *pos, float *val);
-/* Keep the k entries of largest magnitude, at least 1, of the n of a window; NaN first, ties by
- * lower position. Returns how many are left. scratch: so many u32. */
-size_t spr_window_largest_scratch(size_t n);
-size_t spr_window_largest(uint16_t *pos, float *val, size_t n, size_t k, uint32_t *scratch);
 
 #endif

@@ -47,6 +47,7 @@ compress_libspr_compress_la_SOURCES = \
 	compress/kernels/lut.c \
 	compress/kernels/select.h \
 	compress/kernels/select_scalar.c \
+	compress/kernels/topk_emit.h \
 	compress/kernels/topk_scalar.c \
 	compress/kernels/value_scalar.c \
 	compress/kernels/values.h \
@@ -63,6 +64,7 @@ compress_libspr_compress_la_SOURCES = \
 	compress/select/exact.c \
 	compress/select/feedback.c \
 	compress/select/feedback.h \
+	compress/select/keep.c \
 	compress/select/locate.c \
 	compress/select/random.c \
 	compress/select/random.h \

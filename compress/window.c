@@ -11,7 +11,6 @@
 #include "compress/chunk.h"
 #include "compress/chunk_layout.h"
 #include "compress/kernels/kernels.h"
-#include "compress/select/topk_internal.h"
 
 #define BATCH 256 /* entries; a multiple of 64 */
 
@@ -371,29 +370,4 @@ size_t spr_chunk_list(struct spr_chunk *c, uint32_t *index, float *value, size_t
 size_t spr_window_harvest(float *acc, uint64_t *touched, uint32_t len, uint16_t *pos, float *val)
 {
     return spr_kernels()->harvest(acc, touched, spr_div_ceil(len, 64), pos, val);
-}
-
-size_t spr_window_largest_scratch(size_t n) { return n + (1u << SPR_TOPK_RADIX_LOG2); }
-
-size_t spr_window_largest(uint16_t *pos, float *val, size_t n, size_t k, uint32_t *scratch)
-{
-    uint32_t *magnitude = scratch + (1u << SPR_TOPK_RADIX_LOG2), T;
-    size_t greater, quota, kept = 0;
-
-    if (n <= k)
-        return n;
-    for (size_t i = 0; i < n; i++)
-        magnitude[i] = spr_magnitude(val[i]);
-    T = spr_topk_kth(magnitude, n, k, 0, SPR_TOPK_NO_LIMIT, scratch, &greater);
-    quota = k - greater; /* of those that are equal to the threshold */
-    for (size_t i = 0; i < n; i++) {
-        uint32_t m = spr_magnitude(val[i]);
-        bool equal = m == T && quota > 0;
-
-        pos[kept] = pos[i];
-        val[kept] = val[i];
-        quota -= equal;
-        kept += m > T || equal;
-    }
-    return kept;
 }

@@ -6,20 +6,13 @@
  *           while they are in L1: no branch that depends on data, little work per empty group
  *   dense   compress every 8 lanes by a permutation from a table, store all 8, advance by the count
  */
-#include "compress/kernels/kernels.h"
+#include "compress/kernels/topk_emit.h"
 
 #include "compress/kernels/lanes_avx2.h"
 
-#define BLOCK 2048 /* elements between the two stages of "sparse" */
 #define AHEAD_BYTES 2048
 
-struct sink {
-    uint32_t *index;
-    float *value;
-    size_t count;
-};
-
-static inline void put8(struct sink *s, __m256i x, __m256i take, __m256i base)
+static inline void put8(struct spr_sink *s, __m256i x, __m256i take, __m256i base)
 {
     unsigned mask = spr_mask8(take);
     __m256i lanes = spr_row8(spr_lut_compress, mask);
@@ -48,7 +41,7 @@ static inline void fetch(const float *p)
 
 /* Elements i to i + 7. */
 static inline void emit8(const float *x, float *r, const float *g, size_t i, __m256i low,
-                         __m256i at, struct sink *s)
+                         __m256i at, struct spr_sink *s)
 {
     __m256i v = g ? add8(x + i, g + i) : spr_load8(x + i);
     __m256i take = _mm256_cmpgt_epi32(spr_magnitude8(v), low);
@@ -60,7 +53,7 @@ static inline void emit8(const float *x, float *r, const float *g, size_t i, __m
 
 /* n is a multiple of 16. */
 static inline void emit_dense(const float *x, float *r, const float *g, size_t n, uint32_t lo,
-                              uint32_t base, struct sink *s)
+                              uint32_t base, struct spr_sink *s)
 {
     const __m256i low = spr_at_least8(lo), eight = _mm256_set1_epi32(8);
     __m256i at = _mm256_set1_epi32((int)base);
@@ -76,12 +69,12 @@ static inline void emit_dense(const float *x, float *r, const float *g, size_t n
     }
 }
 
-/* n is a multiple of 16, at most BLOCK. */
+/* n is a multiple of 16, at most SPR_EMIT_BLOCK. */
 static inline void emit_sparse(const float *x, float *r, const float *g, size_t n, uint32_t lo,
-                               uint32_t base, struct sink *s)
+                               uint32_t base, struct spr_sink *s)
 {
     const __m256i low = spr_at_least8(lo);
-    uint32_t groups[BLOCK / 16 + 1];
+    uint32_t groups[SPR_EMIT_BLOCK / 16 + 1];
     size_t found = 0;
 
     for (size_t i = 0; i < n; i += 16) {
@@ -114,33 +107,13 @@ static inline void emit_sparse(const float *x, float *r, const float *g, size_t 
 size_t spr_avx2_select(const float *x, size_t n, uint32_t lo, uint32_t base, _Bool dense,
                        uint32_t *index, float *value)
 {
-    struct sink s = {.index = index, .value = value};
-    size_t done = n & ~(size_t)15;
-
-    if (dense)
-        emit_dense(x, NULL, NULL, done, lo, base, &s);
-    else
-        for (size_t i = 0; i < done; i += BLOCK)
-            emit_sparse(x + i, NULL, NULL, done - i < BLOCK ? done - i : BLOCK, lo,
-                        base + (uint32_t)i, &s);
-    return s.count + spr_scalar_select(x + done, n - done, lo, base + (uint32_t)done, dense,
-                                       index + s.count, value + s.count);
+    return spr_emit(x, NULL, NULL, n, lo, base, dense, index, value, emit_dense, emit_sparse);
 }
 
 size_t spr_avx2_feedback(float *r, const float *g, size_t n, uint32_t lo, uint32_t base,
                          _Bool dense, uint32_t *index, float *value)
 {
-    struct sink s = {.index = index, .value = value};
-    size_t done = n & ~(size_t)15;
-
-    if (dense)
-        emit_dense(r, r, g, done, lo, base, &s);
-    else
-        for (size_t i = 0; i < done; i += BLOCK)
-            emit_sparse(r + i, r + i, g + i, done - i < BLOCK ? done - i : BLOCK, lo,
-                        base + (uint32_t)i, &s);
-    return s.count + spr_scalar_feedback(r + done, g + done, n - done, lo, base + (uint32_t)done,
-                                         dense, index + s.count, value + s.count);
+    return spr_emit(r, r, g, n, lo, base, dense, index, value, emit_dense, emit_sparse);
 }
 
 void spr_avx2_accumulate(float *r, const float *g, size_t n)

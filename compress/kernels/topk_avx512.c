@@ -2,20 +2,13 @@
  *
  * As topk_avx2.c, with a compression in place of the table.
  */
-#include "compress/kernels/kernels.h"
+#include "compress/kernels/topk_emit.h"
 
 #include "compress/kernels/lanes_avx512.h"
 
-#define BLOCK 2048 /* elements between the two stages of "sparse" */
 #define AHEAD_BYTES 2048
 
-struct sink {
-    uint32_t *index;
-    float *value;
-    size_t count;
-};
-
-static inline void put16(struct sink *s, __m512i x, __mmask16 take, uint32_t base)
+static inline void put16(struct spr_sink *s, __m512i x, __mmask16 take, uint32_t base)
 {
     __m512i at = _mm512_add_epi32(spr_ramp16(), spr_splat16(base));
 
@@ -37,7 +30,7 @@ static inline void fetch(const float *p)
 /* Emits from x. With feedback it emits from x + g instead, and what remains of that goes to r,
  * which is x. n is a multiple of 16, here and below. */
 static inline void emit_dense(const float *x, float *r, const float *g, size_t n, uint32_t lo,
-                              uint32_t base, struct sink *s)
+                              uint32_t base, struct spr_sink *s)
 {
     const __m512i low = spr_splat16(lo);
 
@@ -54,13 +47,17 @@ static inline void emit_dense(const float *x, float *r, const float *g, size_t n
     }
 }
 
-/* n is at most BLOCK. */
-static inline void emit_sparse(const float *x, size_t n, uint32_t lo, uint32_t base, struct sink *s)
+/* n is at most SPR_EMIT_BLOCK. */
+/* Without feedback. */
+static inline void emit_sparse(const float *x, float *r, const float *g, size_t n, uint32_t lo,
+                               uint32_t base, struct spr_sink *s)
 {
     const __m512i low = spr_splat16(lo);
-    uint32_t groups[BLOCK / 16 + 1];
+    uint32_t groups[SPR_EMIT_BLOCK / 16 + 1];
     size_t found = 0;
 
+    (void)r;
+    (void)g;
     for (size_t i = 0; i < n; i += 16) {
         fetch(x + i);
         groups[found] = (uint32_t)i;
@@ -76,29 +73,15 @@ static inline void emit_sparse(const float *x, size_t n, uint32_t lo, uint32_t b
 size_t spr_avx512_select(const float *x, size_t n, uint32_t lo, uint32_t base, _Bool dense,
                          uint32_t *index, float *value)
 {
-    struct sink s = {.index = index, .value = value};
-    size_t done = n & ~(size_t)15;
-
-    if (dense)
-        emit_dense(x, NULL, NULL, done, lo, base, &s);
-    else
-        for (size_t i = 0; i < done; i += BLOCK)
-            emit_sparse(x + i, done - i < BLOCK ? done - i : BLOCK, lo, base + (uint32_t)i, &s);
-    return s.count + spr_scalar_select(x + done, n - done, lo, base + (uint32_t)done, dense,
-                                       index + s.count, value + s.count);
+    return spr_emit(x, NULL, NULL, n, lo, base, dense, index, value, emit_dense, emit_sparse);
 }
 
 size_t spr_avx512_feedback(float *r, const float *g, size_t n, uint32_t lo, uint32_t base,
                            _Bool dense, uint32_t *index, float *value)
 {
-    struct sink s = {.index = index, .value = value};
-    size_t done = n & ~(size_t)15;
-
-    if (!dense) /* with feedback, wider vectors make the two stages no faster */
+    if (!dense) /* wider vectors make the two stages no faster */
         return spr_avx2_feedback(r, g, n, lo, base, dense, index, value);
-    emit_dense(r, r, g, done, lo, base, &s);
-    return s.count + spr_scalar_feedback(r + done, g + done, n - done, lo, base + (uint32_t)done,
-                                         dense, index + s.count, value + s.count);
+    return spr_emit(r, r, g, n, lo, base, 1, index, value, emit_dense, emit_sparse);
 }
 
 size_t spr_avx512_filter(const uint32_t *index, const float *value, size_t n, uint32_t t,

@@ -6,17 +6,9 @@
  *           while they are in L1: no branch that depends on data, little work per empty group
  *   dense   compress every 4 lanes by a permutation from a table, store all 4, advance by the count
  */
-#include "compress/kernels/kernels.h"
+#include "compress/kernels/topk_emit.h"
 
 #include "compress/kernels/lanes_neon.h"
-
-#define BLOCK 2048 /* elements between the two stages of "sparse" */
-
-struct sink {
-    uint32_t *index;
-    float *value;
-    size_t count;
-};
 
 static inline uint32x4_t at_least(uint32x4_t x, uint32_t lo)
 {
@@ -24,7 +16,7 @@ static inline uint32x4_t at_least(uint32x4_t x, uint32_t lo)
 }
 
 /* Elements at, at + 1, ... of which some are taken. */
-static inline void put4(struct sink *s, uint32x4_t x, uint32x4_t take, uint32_t at)
+static inline void put4(struct spr_sink *s, uint32x4_t x, uint32x4_t take, uint32_t at)
 {
     unsigned mask = spr_mask4(take);
     uint32x4_t index = vaddq_u32(vdupq_n_u32(at), spr_ramp4());
@@ -46,7 +38,7 @@ static inline uint32x4_t add4(const float *r, const float *g)
 
 /* n is a multiple of 16. */
 static inline void emit_dense(const float *x, float *r, const float *g, size_t n, uint32_t lo,
-                              uint32_t base, struct sink *s)
+                              uint32_t base, struct spr_sink *s)
 {
     for (size_t i = 0; i < n; i += 4) {
         uint32x4_t v = g ? add4(x + i, g + i) : spr_bits4(x + i), take = at_least(v, lo);
@@ -72,11 +64,11 @@ static inline uint32_t most16(const float *x, float *r, const float *g)
     return vmaxvq_u32(most);
 }
 
-/* n is a multiple of 16, at most BLOCK. */
+/* n is a multiple of 16, at most SPR_EMIT_BLOCK. */
 static inline void emit_sparse(const float *x, float *r, const float *g, size_t n, uint32_t lo,
-                               uint32_t base, struct sink *s)
+                               uint32_t base, struct spr_sink *s)
 {
-    uint32_t groups[BLOCK / 16 + 1];
+    uint32_t groups[SPR_EMIT_BLOCK / 16 + 1];
     size_t found = 0;
 
     for (size_t i = 0; i < n; i += 16) {
@@ -97,33 +89,13 @@ static inline void emit_sparse(const float *x, float *r, const float *g, size_t 
 size_t spr_neon_select(const float *x, size_t n, uint32_t lo, uint32_t base, _Bool dense,
                        uint32_t *index, float *value)
 {
-    struct sink s = {.index = index, .value = value};
-    size_t done = n & ~(size_t)15;
-
-    if (dense)
-        emit_dense(x, NULL, NULL, done, lo, base, &s);
-    else
-        for (size_t i = 0; i < done; i += BLOCK)
-            emit_sparse(x + i, NULL, NULL, done - i < BLOCK ? done - i : BLOCK, lo,
-                        base + (uint32_t)i, &s);
-    return s.count + spr_scalar_select(x + done, n - done, lo, base + (uint32_t)done, dense,
-                                       index + s.count, value + s.count);
+    return spr_emit(x, NULL, NULL, n, lo, base, dense, index, value, emit_dense, emit_sparse);
 }
 
 size_t spr_neon_feedback(float *r, const float *g, size_t n, uint32_t lo, uint32_t base,
                          _Bool dense, uint32_t *index, float *value)
 {
-    struct sink s = {.index = index, .value = value};
-    size_t done = n & ~(size_t)15;
-
-    if (dense)
-        emit_dense(r, r, g, done, lo, base, &s);
-    else
-        for (size_t i = 0; i < done; i += BLOCK)
-            emit_sparse(r + i, r + i, g + i, done - i < BLOCK ? done - i : BLOCK, lo,
-                        base + (uint32_t)i, &s);
-    return s.count + spr_scalar_feedback(r + done, g + done, n - done, lo, base + (uint32_t)done,
-                                         dense, index + s.count, value + s.count);
+    return spr_emit(r, r, g, n, lo, base, dense, index, value, emit_dense, emit_sparse);
 }
 
 /* m thresholds, a constant where this is called. */

@@ -126,6 +126,27 @@ extern const struct spr_values_kernels spr_values_kernels_neon;   /* only with H
 /* The best table for this CPU (spr_cpu_features()). */
 const struct spr_values_kernels *spr_values_kernels(void);
 
+/* The kernels of error feedback from those that define their bits, one after the other. */
+#define SPR_VALUES_STEP_BY_STEP(add, largest, nearest8, decode8, signs, sum_abs)                   \
+    static uint32_t add_largest(float *r, const float *g, size_t n)                                \
+    {                                                                                              \
+        add(r, g, n);                                                                              \
+        return largest(r, n);                                                                      \
+    }                                                                                              \
+    static void nearest8_take(float *x, size_t n, const struct spr_quantiser *q, int8_t *code)     \
+    {                                                                                              \
+        const struct spr_quantiser key = *q; /* the bytes stored may alias it */                   \
+                                                                                                   \
+        nearest8(x, n, &key, code);                                                                \
+        decode8(code, n, key.scale, SPR_DECODE_TAKE, x);                                           \
+    }                                                                                              \
+    static float add_signs(float *r, const float *g, size_t n, uint8_t *out)                       \
+    {                                                                                              \
+        add(r, g, n);                                                                              \
+        signs(r, n, out);                                                                          \
+        return sum_abs(r, n);                                                                      \
+    }
+
 /* lane[0] = the sum of all SPR_SUM_LANES, in the order above. */
 static inline float spr_sum_lanes(float *lane)
 {

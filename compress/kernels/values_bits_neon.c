@@ -269,27 +269,8 @@ static void stream(const void *in, size_t bytes, void *out) { memcpy(out, in, by
 
 static void fence(void) {}
 
-/* One after the other: that is what their bits are defined by. */
-static uint32_t add_largest(float *r, const float *g, size_t n)
-{
-    spr_neon_add(r, g, n);
-    return spr_neon_largest(r, n);
-}
-
-static void nearest8_take(float *x, size_t n, const struct spr_quantiser *q, int8_t *code)
-{
-    const struct spr_quantiser key = *q; /* the bytes stored may alias it */
-
-    spr_neon_nearest8(x, n, &key, code);
-    spr_neon_decode8(code, n, key.scale, SPR_DECODE_TAKE, x);
-}
-
-static float add_signs(float *r, const float *g, size_t n, uint8_t *out)
-{
-    spr_neon_add(r, g, n);
-    signs(r, n, out);
-    return spr_neon_sum_abs(r, n);
-}
+SPR_VALUES_STEP_BY_STEP(spr_neon_add, spr_neon_largest, spr_neon_nearest8, spr_neon_decode8, signs,
+                        spr_neon_sum_abs)
 
 const struct spr_values_kernels spr_values_kernels_neon = {
     .name = "neon",

@@ -284,26 +284,7 @@ static void bf16_decode(const uint16_t *in, size_t n, enum spr_decode how, float
 
 /* ---- Error feedback ---- */
 
-static uint32_t add_largest(float *r, const float *g, size_t n)
-{
-    add(r, g, n);
-    return largest(r, n);
-}
-
-static void nearest8_take(float *x, size_t n, const struct spr_quantiser *q, int8_t *code)
-{
-    const struct spr_quantiser key = *q; /* the bytes stored may alias it */
-
-    nearest8(x, n, &key, code);
-    decode8(code, n, key.scale, SPR_DECODE_TAKE, x);
-}
-
-static float add_signs(float *r, const float *g, size_t n, uint8_t *out)
-{
-    add(r, g, n);
-    signs(r, n, out);
-    return sum_abs(r, n);
-}
+SPR_VALUES_STEP_BY_STEP(add, largest, nearest8, decode8, signs, sum_abs)
 
 static void stream(const void *in, size_t bytes, void *out) { memcpy(out, in, bytes); }
 

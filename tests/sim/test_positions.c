@@ -243,58 +243,13 @@ static void ranks_with_different_ratios_are_told(void **state)
     unmake(&w);
 }
 
-/* A rank dies at any moment of a step, which some of the others may not have begun yet. These are
- * at the same step afterwards, whether they do it again or drop it. */
 static void after_a_death_all_are_at_the_same_step(void **state)
 {
     static const char *const specs[] = {"random:ratio=2%", "random:ratio=2%,warmup=2",
                                         "random:ratio=5%+int8"};
-    int redone = 0, dropped = 0, kept = 0;
-    spr_status statuses[WORLD_MAX];
 
     (void)state;
-    for (uint64_t trial = 0; trial < 240; trial++) {
-        int ranks = 2 + (int)spr_rng_below(&rng, RANKS_MAX - 1);
-        int victim = (int)spr_rng_below(&rng, (uint64_t)ranks);
-        int late = (int)spr_rng_below(&rng, 2 * (uint64_t)ranks); /* most often nobody */
-        bool drop = spr_rng_below(&rng, 2), redo = false;
-        struct world w;
-
-        make(&w, ranks, specs[trial % SPR_ARRAY_LEN(specs)]);
-        for (int k = 0; k < 2; k++) {
-            draw(ranks);
-            step(&w, SPR_SUM, NULL);
-        }
-        draw_on(&w);
-        for (int r = 0; r < ranks; r++)
-            if (r != late)
-                assert_int_equal(post(&w, r, SPR_SUM, NULL), SPR_OK);
-        spr_sim_kill(w.sim, victim, now(&w) + spr_rng_below(&rng, MS));
-        run(&w);
-        world_settle(&w, 3); /* it may die later */
-        assert_true(world_shrink(&w, NULL, 2 * SECOND, now(&w) + 100 * SECOND, statuses));
-        for (int r = 0; r < ranks; r++)
-            redo |= r != victim && codec[r]->phase == SPR_CODEC_ABSORBED;
-        for (int r = 0; r < ranks; r++) {
-            if (r == victim)
-                continue;
-            assert_int_equal(statuses[r], SPR_OK);
-            assert_int_equal(codec[r]->steps, redo || late < ranks ? 2 : 3);
-            if (drop)
-                spr_codec_drop(codec[r]);
-        }
-        redone += redo && !drop;
-        dropped += redo && drop;
-        kept += !redo;
-        for (int k = 0; k < 3; k++) {
-            if (!redo || drop || k > 0)
-                draw_on(&w);
-            expect_conserved(&w, step(&w, SPR_SUM, NULL), trial);
-        }
-        unmake(&w);
-    }
-    printf("%d steps done again, %d dropped, %d were done\n", redone, dropped, kept);
-    assert_true(redone > 10 && dropped > 10 && kept > 10);
+    expect_nothing_lost_by_deaths(specs, SPR_ARRAY_LEN(specs));
 }
 
 CODEC_WORLD_MAIN(cmocka_unit_test(sums_are_those_of_lists),

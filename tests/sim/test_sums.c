@@ -208,57 +208,10 @@ static void sums_are_exact_where_that_is_asked_for(void **state)
 
 /* ---- Failures -------------------------------------------------------------------------------- */
 
-/* A rank dies at any moment of a step, when the sums before have lost something. What the others
- * have put in comes out, whether they do the step again or drop it. */
 static void a_death_loses_nothing_of_what_sums_have_lost(void **state)
 {
-    int redone = 0, dropped = 0, kept = 0;
-    spr_status statuses[WORLD_MAX];
-
     (void)state;
-    for (uint64_t trial = 0; trial < 240; trial++) {
-        int ranks = 2 + (int)spr_rng_below(&rng, RANKS_MAX - 1);
-        int victim = (int)spr_rng_below(&rng, (uint64_t)ranks);
-        bool drop = spr_rng_below(&rng, 2), look = spr_rng_below(&rng, 2), redo = false;
-        struct world w;
-
-        make(&w, ranks, rounding_specs[trial % SPR_ARRAY_LEN(rounding_specs)]);
-        for (int k = 0; k < 2; k++) {
-            draw(ranks);
-            step(&w, SPR_SUM, NULL);
-        }
-        draw_on(&w);
-        for (int r = 0; r < ranks; r++)
-            assert_int_equal(post(&w, r, SPR_SUM, NULL), SPR_OK);
-        spr_sim_kill(w.sim, victim, now(&w) + spr_rng_below(&rng, MS));
-        run(&w);
-        for (int r = 0; r < ranks && look; r++) /* brings what is provisional into the residual */
-            (void)spr_codec_residual(codec[r]);
-        world_settle(&w, 3); /* it may die later */
-        assert_true(world_shrink(&w, NULL, 2 * SECOND, now(&w) + 100 * SECOND, statuses));
-        for (int r = 0; r < ranks; r++) {
-            if (r == victim)
-                continue;
-            assert_int_equal(statuses[r], SPR_OK);
-            bool again = codec[r]->phase == SPR_CODEC_ABSORBED;
-            redo |= again;
-            if (again) /* as before the step, to the bit, but for what is rounded at commit */
-                assert_memory_equal(spr_codec_residual(codec[r]), before[r], sizeof(before[r]));
-            if (drop)
-                spr_codec_drop(codec[r]);
-        }
-        redone += redo && !drop;
-        dropped += redo && drop;
-        kept += !redo;
-        for (int k = 0; k < 3; k++) {
-            if (!redo || drop || k > 0)
-                draw_on(&w);
-            expect_conserved(&w, step(&w, SPR_SUM, NULL), trial);
-        }
-        unmake(&w);
-    }
-    printf("%d steps done again, %d dropped, %d were done\n", redone, dropped, kept);
-    assert_true(redone > 10 && dropped > 10 && kept > 10);
+    expect_nothing_lost_by_deaths(rounding_specs, SPR_ARRAY_LEN(rounding_specs));
 }
 
 /* NaN and Inf are sent, once, so that the failure shows; nothing of them stays anywhere. */

@@ -17,6 +17,7 @@
 
 #include "base/cpu.h"
 #include "base/util.h"
+#include "compress/kernels/kernels.h"
 #include "tools/codec/data.h"
 
 static struct spr_rng rng;
@@ -229,6 +230,43 @@ static void count_is_the_ratio_rounded_up_and_kept_in_range(void **state)
     assert_int_equal(spr_select_count(1e-9, 3), 1);
 }
 
+/* Those that fewer than k others exceed, by magnitude and then by place: all kinds of data, with
+ * ties, NaN and Inf among them. */
+static void a_list_keeps_its_largest(void **state)
+{
+    enum { MOST = 600 };
+    static uint32_t scratch[1 << 13];
+
+    (void)state;
+    assert_true(spr_topk_keep_scratch(MOST) <= sizeof(scratch) / sizeof(*scratch));
+    for (int kind = 0; kind < DATA_KINDS; kind++)
+        for (int round = 0; round < 20; round++) {
+            float value[MOST], before[MOST];
+            uint16_t pos[MOST];
+            size_t n = (size_t)spr_rng_below(&rng, MOST + 1), k = 1 + spr_rng_below(&rng, MOST);
+            size_t kept, m = 0;
+
+            data_fill((enum data)kind, value, n, &rng);
+            memcpy(before, value, n * sizeof(*value));
+            for (size_t i = 0; i < n; i++)
+                pos[i] = (uint16_t)(3 * i);
+            kept = spr_topk_keep(pos, value, n, k, scratch);
+            assert_int_equal(kept, n < k ? n : k);
+            for (size_t i = 0; i < n; i++) {
+                size_t larger = 0;
+
+                for (size_t j = 0; j < n; j++)
+                    larger += spr_magnitude(before[j]) > spr_magnitude(before[i]) ||
+                              (j < i && spr_magnitude(before[j]) == spr_magnitude(before[i]));
+                if (larger >= k)
+                    continue;
+                assert_true(m < kept && pos[m] == 3 * i);
+                assert_memory_equal(&value[m++], &before[i], sizeof(float));
+            }
+            assert_int_equal(m, kept);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +274,7 @@ int main(void)
         cmocka_unit_test(every_k_of_a_short_vector_is_exact),
         cmocka_unit_test(a_sample_that_misleads_costs_time_only),
         cmocka_unit_test(count_is_the_ratio_rounded_up_and_kept_in_range),
+        cmocka_unit_test(a_list_keeps_its_largest),
     };
 
     rng.seed = spr_rng_test_seed();
