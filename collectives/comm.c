@@ -141,7 +141,8 @@ spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
     comm->loss.noted = spr_calloc((size_t)size, sizeof *comm->loss.noted);
     for (int r = 0; comm->ids && r < size; r++)
         comm->ids[r] = r;
-    status = comm->trace && comm->past && comm->ids && comm->loss.noted
+    status = comm->trace && comm->past && comm->ids && comm->loss.noted &&
+                     spr_topology_new(&comm->topology, size)
                  ? spr_channel_init(&comm->channel, rank, size, 1, &comm->options, clock,
                                     &comm->counters, comm->trace)
                  : SPR_ERR_NOMEM;
@@ -188,6 +189,7 @@ void spr_comm_free(spr_comm *comm)
     spr_free(comm->peers);
     spr_dispute_clear(comm);
     spr_membership_free(comm);
+    spr_topology_free(&comm->topology);
     spr_free(comm->ids);
     spr_free(comm->past);
     spr_free(comm->loss.noted);

@@ -19,6 +19,7 @@
 
 #include "base/list.h"
 #include "collectives/outcome.h"
+#include "collectives/topology.h"
 #include "transport/bootstrap/meeting.h"
 #include "transport/channel.h"
 #include "transport/memory.h"
@@ -54,7 +55,8 @@ struct spr_comm {
     struct spr_channel channel;
     struct spr_transport *transports[SPR_MAX_TRANSPORTS]; /* the first is self */
     int transport_count;
-    struct spr_peer_info *peers; /* [world]; NULL under simulation */
+    struct spr_peer_info *peers;  /* [world]; NULL under simulation */
+    struct spr_topology topology; /* of this epoch */
     struct spr_memory memory;
 
     pthread_mutex_t lock;       /* see spr_comm_lock */

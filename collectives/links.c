@@ -216,5 +216,12 @@ spr_status spr_comm_exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadl
                                  r, comm->peers[r].host, comm->rank);
     }
     comm->may_spin = local <= spr_cpu_usable();
+    for (int r = 0; r < comm->size; r++)
+        for (int same = 0; same <= r; same++)
+            if (spr_peer_same_host(&comm->peers[same], &comm->peers[r])) {
+                comm->topology.identity[r] = same;
+                break;
+            }
+    spr_topology_update(&comm->topology, comm->ids, comm->size);
     return SPR_OK;
 }

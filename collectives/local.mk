@@ -49,5 +49,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/sparse.h \
 	collectives/sparse_result.c \
 	collectives/sparse_start.c \
+	collectives/topology.c \
+	collectives/topology.h \
 	collectives/watch.c \
 	collectives/watch.h

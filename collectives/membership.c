@@ -195,6 +195,7 @@ static void enter(spr_comm *comm, const struct view *next)
         m->members[i] = (struct member){.parted = m->members[i].parted};
     }
     comm->size = size;
+    spr_topology_update(&comm->topology, comm->ids, size);
     comm->rank = m->rank_of[comm->channel.rank];
     comm->next_operation = v->first_operation;
     comm->done =

@@ -47,6 +47,7 @@ test_programs = \
 	tests/unit/test_select \
 	tests/unit/test_select_feedback \
 	tests/unit/test_select_kinds \
+	tests/unit/test_topology \
 	tests/unit/test_transport_self \
 	tests/unit/test_values \
 	tests/unit/test_values_bounded \

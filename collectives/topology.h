@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Topology: which ranks share a host. Hosts are told apart by identity (boot id and network
+ * namespace), not by name, and numbered in the order of their first ranks; every rank has the same
+ * picture, since it is made from what all have told all. After a shrink it is that of the ranks
+ * that are left.
+ *
+ *   rank   0   1   2   3   4   5       ranks  0 1 4 | 2 3 5
+ *   host   A   A   B   B   A   B       first  0       3       6
+ */
+#ifndef SPR_COLLECTIVES_TOPOLOGY_H
+#define SPR_COLLECTIVES_TOPOLOGY_H
+
+#include <stdbool.h>
+
+struct spr_topology {
+    int *identity; /* [world] of a rank at the start: the first one on its host */
+    int hosts;
+    int *host;  /* [size] of a rank */
+    int *local; /* [size] its number on its host */
+    int *ranks; /* [size] host by host, in order */
+    int *first; /* [hosts + 1] where a host begins in `ranks` */
+};
+
+/* Every rank on a host of its own. False: no memory. */
+bool spr_topology_new(struct spr_topology *t, int world);
+void spr_topology_free(struct spr_topology *t);
+/* identity was written, or the ranks are others: ids[size], of each rank its number at the start.
+ */
+void spr_topology_update(struct spr_topology *t, const int *ids, int size);
+
+static inline int spr_topology_local_ranks(const struct spr_topology *t, int host)
+{
+    return t->first[host + 1] - t->first[host];
+}
+
+/* Some hosts have several ranks, and there are several hosts. */
+bool spr_topology_has_levels(const struct spr_topology *t, int size);
+
+/* What `from` tells all ranks enters another host once: at the relay, which passes it on to its
+ * neighbours. Those who share a host with `from` hear from it. Relays of different ranks differ, so
+ * that all ranks of a host share the work. */
+static inline int spr_topology_relay(const struct spr_topology *t, int from, int host)
+{
+    return t->ranks[t->first[host] + t->local[from] % spr_topology_local_ranks(t, host)];
+}
+
+/* From whom `to` hears what `from` tells all. */
+static inline int spr_topology_source(const struct spr_topology *t, int from, int to)
+{
+    int relay = spr_topology_relay(t, from, t->host[to]);
+
+    return t->host[from] == t->host[to] || relay == to ? from : relay;
+}
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Who shares a host, and who relays for whom.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "base/util.h"
+#include "collectives/topology.h"
+
+#define MOST 12
+
+static void at_first_every_rank_has_a_host_of_its_own(void **state)
+{
+    struct spr_topology t;
+
+    (void)state;
+    assert_true(spr_topology_new(&t, 3));
+    assert_int_equal(t.hosts, 3);
+    assert_false(spr_topology_has_levels(&t, 3));
+    for (int from = 0; from < 3; from++)
+        for (int to = 0; to < 3; to++)
+            assert_int_equal(spr_topology_source(&t, from, to), from);
+    spr_topology_free(&t);
+}
+
+static void hosts_are_numbered_by_their_first_ranks(void **state)
+{
+    static const int identity[] = {0, 0, 2, 2, 0, 2}, ids[] = {0, 1, 2, 3, 4, 5};
+    static const int left[] = {1, 2, 4}; /* after a shrink */
+    struct spr_topology t;
+
+    (void)state;
+    assert_true(spr_topology_new(&t, 6));
+    memcpy(t.identity, identity, sizeof identity);
+    spr_topology_update(&t, ids, 6);
+    assert_int_equal(t.hosts, 2);
+    assert_true(spr_topology_has_levels(&t, 6));
+    assert_memory_equal(t.host, ((int[]){0, 0, 1, 1, 0, 1}), sizeof identity);
+    assert_memory_equal(t.local, ((int[]){0, 1, 0, 1, 2, 2}), sizeof identity);
+    assert_memory_equal(t.ranks, ((int[]){0, 1, 4, 2, 3, 5}), sizeof identity);
+    assert_memory_equal(t.first, ((int[]){0, 3, 6}), 3 * sizeof(int));
+    spr_topology_update(&t, left, 3);
+    assert_int_equal(t.hosts, 2);
+    assert_memory_equal(t.ranks, ((int[]){0, 2, 1}), sizeof left);
+    assert_memory_equal(t.local, ((int[]){0, 0, 1}), sizeof left);
+    spr_topology_free(&t);
+}
+
+/* Any ranks on any hosts: what a rank tells reaches each rank, and each other host once. */
+static void what_a_rank_tells_enters_each_host_once(void **state)
+{
+    struct spr_rng rng = {spr_rng_test_seed(), 0};
+
+    (void)state;
+    printf("SPARRING_SEED=%llu\n", (unsigned long long)rng.seed);
+    for (int trial = 0; trial < 1000; trial++) {
+        int size = 1 + (int)spr_rng_below(&rng, MOST), ids[MOST], places[MOST];
+        struct spr_topology t;
+
+        assert_true(spr_topology_new(&t, size));
+        for (int r = 0; r < size; r++) {
+            ids[r] = r;
+            places[r] = (int)spr_rng_below(&rng, (uint64_t)size);
+            for (int same = r; same >= 0; same--)
+                if (places[same] == places[r])
+                    t.identity[r] = same;
+        }
+        spr_topology_update(&t, ids, size);
+        for (int from = 0; from < size; from++) {
+            int entries[MOST] = {0}, relayed = 0;
+            for (int to = 0; to < size; to++) {
+                int source = spr_topology_source(&t, from, to);
+                assert_int_equal(t.host[from] == t.host[to], places[from] == places[to]);
+                if (source == from) {
+                    entries[t.host[to]] += t.host[to] != t.host[from];
+                    continue;
+                }
+                relayed++; /* by a neighbour that has it from the source */
+                assert_int_equal(places[source], places[to]);
+                assert_int_equal(spr_topology_source(&t, from, source), from);
+            }
+            for (int h = 0; h < t.hosts; h++)
+                assert_int_equal(entries[h], h != t.host[from]);
+            assert_int_equal(relayed,
+                             size - (t.hosts - 1) - spr_topology_local_ranks(&t, t.host[from]));
+        }
+        spr_topology_free(&t);
+    }
+}
+
+/* Two hosts of four ranks: each rank of one relays for one of the other. */
+static void ranks_of_a_host_share_the_work(void **state)
+{
+    static const int identity[] = {0, 0, 0, 0, 4, 4, 4, 4}, ids[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    struct spr_topology t;
+
+    (void)state;
+    assert_true(spr_topology_new(&t, 8));
+    memcpy(t.identity, identity, sizeof identity);
+    spr_topology_update(&t, ids, 8);
+    for (int from = 0; from < 4; from++)
+        assert_int_equal(spr_topology_relay(&t, from, 1), 4 + from);
+    spr_topology_free(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(at_first_every_rank_has_a_host_of_its_own),
+        cmocka_unit_test(hosts_are_numbered_by_their_first_ranks),
+        cmocka_unit_test(what_a_rank_tells_enters_each_host_once),
+        cmocka_unit_test(ranks_of_a_host_share_the_work),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
