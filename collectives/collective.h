@@ -163,7 +163,7 @@ extern const struct spr_algorithm spr_allreduce_direct, spr_allreduce_ring, spr_
 extern const struct spr_algorithm spr_reduce_scatter_direct, spr_allgather_direct;
 extern const struct spr_algorithm spr_broadcast_direct, spr_broadcast_flat;
 extern const struct spr_algorithm spr_barrier_dissemination;
-extern const struct spr_algorithm spr_sparse_direct;
+extern const struct spr_algorithm spr_sparse_direct, spr_sparse_hierarchical;
 extern const struct spr_algorithm spr_sendrecv_direct;
 /* Not in the table: any collective but the barrier, of no elements. */
 extern const struct spr_algorithm spr_empty;

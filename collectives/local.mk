@@ -47,6 +47,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/shrink.c \
 	collectives/sparse.c \
 	collectives/sparse.h \
+	collectives/sparse_relay.c \
 	collectives/sparse_result.c \
 	collectives/sparse_start.c \
 	collectives/topology.c \

@@ -9,9 +9,10 @@
 
 /* In order of preference: "auto" takes the first that is usable and fits the size. */
 static const struct spr_algorithm *const table[] = {
-    &spr_allreduce_flat,   &spr_allreduce_direct, &spr_allreduce_ring,   &spr_reduce_scatter_direct,
-    &spr_allgather_direct, &spr_broadcast_flat,   &spr_broadcast_direct, &spr_barrier_dissemination,
-    &spr_sparse_direct,    &spr_sendrecv_direct,
+    &spr_allreduce_flat,        &spr_allreduce_direct,      &spr_allreduce_ring,
+    &spr_reduce_scatter_direct, &spr_allgather_direct,      &spr_broadcast_flat,
+    &spr_broadcast_direct,      &spr_barrier_dissemination, &spr_sparse_hierarchical,
+    &spr_sparse_direct,         &spr_sendrecv_direct,
 };
 
 static bool fits(const struct spr_comm *comm, const struct spr_plan *plan,
@@ -21,6 +22,8 @@ static bool fits(const struct spr_comm *comm, const struct spr_plan *plan,
 
     if (a == &spr_allreduce_flat || a == &spr_broadcast_flat)
         return bytes <= comm->options.eager_bytes;
+    if (a == &spr_sparse_hierarchical)
+        return spr_topology_has_levels(&comm->topology, comm->size);
     return true;
 }
 

@@ -44,7 +44,7 @@ static void stream_ask(spr_request *rq, struct spr_stream *s, int peer, uint32_t
         uint32_t i = s->asked % SPR_SPARSE_AHEAD;
         if (s->in[i].state != SPR_IN_FREE)
             return;
-        spr_post_receive(rq, &s->in[i], peer, step | s->asked, s->buffer[i], bytes, false);
+        spr_post_receive(rq, &s->in[i], peer, step + s->asked, s->buffer[i], bytes, false);
         s->asked++;
     }
 }
@@ -270,6 +270,13 @@ static void keep_rest(spr_request *rq, const void *encoded, size_t bytes)
     }
 }
 
+/* Of the first chunk of an owner's union: no owner has more chunks than the first has windows, and
+ * a few more are asked for before the last one is known. */
+static uint32_t union_step(const struct spr_sparse_state *s, int owner)
+{
+    return UNION_STEP | (uint32_t)owner * (spr_blocks_windows(&s->blocks, 0) + SPR_SPARSE_AHEAD);
+}
+
 /* Encode what was harvested and send it to everybody; take it into our own result. */
 static bool send_union(spr_request *rq, bool last)
 {
@@ -287,8 +294,9 @@ static bool send_union(spr_request *rq, bool last)
                                     slot->buffer, s->chunk_bytes);
     for (int i = 1; i < size; i++) {
         int peer = (rank + i) % size;
-        spr_post_send(rq, &slot->out[peer], peer, UNION_STEP | s->union_chunks, slot->buffer, bytes,
-                      false);
+        if (spr_sparse_source(rq, rank, peer) == rank)
+            spr_post_send(rq, &slot->out[peer], peer, union_step(s, rank) + s->union_chunks,
+                          slot->buffer, bytes, false);
     }
     s->union_chunks++;
     if (spr_sparse_result(rq, rank, first, slot->buffer, bytes, &is_last, &next) != SPR_OK)
@@ -351,6 +359,32 @@ static void merge(spr_request *rq)
 /* Step 2: everybody's unions --------------------------------------------------------------------
  */
 
+/* What the next message of an owner's union says, for us and for those that we pass it on to. */
+static bool take_union(spr_request *rq, int owner, struct spr_in *in)
+{
+    struct spr_sparse_state *s = rq->state;
+    struct spr_stream *u = &s->unions[owner];
+    bool held = spr_sparse_pass_on(rq, owner, u->taken, in, union_step(s, owner) + u->taken);
+
+    if (spr_sparse_result(rq, owner, u->window, in->recv.data, in->recv.bytes, &u->last,
+                          &u->window) != SPR_OK)
+        return false;
+    if (held)
+        u->taken++;
+    else
+        stream_close(u);
+    return true;
+}
+
+/* Messages that were passed on, and have left. */
+static void release_passed_on(spr_request *rq, int owner)
+{
+    struct spr_stream *u = &((struct spr_sparse_state *)rq->state)->unions[owner];
+
+    for (; u->passed_on < u->taken && spr_sparse_passed_on(rq, owner, u->passed_on); u->passed_on++)
+        spr_in_release(&u->in[u->passed_on % SPR_SPARSE_AHEAD]);
+}
+
 static bool take_unions(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
@@ -362,13 +396,12 @@ static bool take_unions(spr_request *rq)
         int owner = (rq->comm->rank + i) % size;
         struct spr_stream *u = &s->unions[owner];
         struct spr_in *in;
-        while (!u->last && (in = stream_next(u)) != NULL) {
-            if (spr_sparse_result(rq, owner, u->window, in->recv.data, in->recv.bytes, &u->last,
-                                  &u->window) != SPR_OK)
+        while (!u->last && (in = stream_next(u)) != NULL)
+            if (!take_union(rq, owner, in))
                 return false;
-            stream_close(u);
-        }
-        stream_ask(rq, u, owner, UNION_STEP);
+        if (s->relays && s->relays[owner])
+            release_passed_on(rq, owner);
+        stream_ask(rq, u, spr_sparse_source(rq, owner, rq->comm->rank), union_step(s, owner));
         all &= u->last;
     }
     rq->comm->counters.decode_ns += spr_now_ns(rq->comm->clock) - begin;
@@ -422,6 +455,14 @@ static bool usable(const struct spr_plan *plan, int size)
     return plan->dtype == SPR_FP32;
 }
 
+const struct spr_algorithm spr_sparse_hierarchical = {
+    .collective = SPR_C_SPARSE_ALLREDUCE,
+    .name = "hierarchical",
+    .cost = "2 or 3 steps, (P-1)/P k entries; the union enters each host once; canonical",
+    .usable = usable,
+    .start = spr_sparse_start,
+    .advance = advance,
+    .cleanup = spr_sparse_cleanup};
 const struct spr_algorithm spr_sparse_direct = {SPR_C_SPARSE_ALLREDUCE,
                                                 "direct",
                                                 "2 steps, (P-1)/P (k + U) entries, canonical",

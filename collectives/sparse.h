@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * State of the sparse allreduce, shared by sparse_start.c (how it begins and ends), sparse.c (the
- * two steps) and sparse_result.c (what becomes of the union).
+ * two steps), sparse_relay.c (the union's way between hosts) and sparse_result.c (what becomes of
+ * it).
  */
 #ifndef SPR_COLLECTIVES_SPARSE_H
 #define SPR_COLLECTIVES_SPARSE_H
@@ -22,6 +23,7 @@ struct spr_stream {
     struct spr_in in[SPR_SPARSE_AHEAD];
     char *buffer[SPR_SPARSE_AHEAD]; /* chunk_bytes each */
     uint32_t asked, taken;          /* messages */
+    uint32_t passed_on;             /* of a relay: ... that have left for its neighbours */
     uint32_t window;                /* first one not yet consumed */
     bool last;                      /* the last chunk is open or consumed */
     bool open;                      /* chunk is valid */
@@ -68,7 +70,9 @@ struct spr_sparse_state {
     struct spr_chunk_writer union_writer;
     uint32_t union_chunks;
     struct spr_union_slot slots[SPR_SPARSE_UNIONS];
-    struct spr_stream *unions; /* [size] */
+    struct spr_stream *unions;           /* [size] by owner */
+    const struct spr_topology *topology; /* NULL: each owner tells every rank itself */
+    struct spr_out **relays;             /* [size] by owner, [SPR_SPARSE_AHEAD][listeners] */
     uint64_t union_entries;
     struct spr_kept **kept, **kept_tail; /* [size], for a list result; by owner */
 };
@@ -76,6 +80,16 @@ struct spr_sparse_state {
 /* The slots of struct spr_algorithm. */
 spr_status spr_sparse_start(spr_request *rq);
 void spr_sparse_cleanup(spr_request *rq);
+/* From whom `to` gets the union of `owner`. */
+int spr_sparse_source(const spr_request *rq, int owner, int to);
+/* Memory for the relay's messages. False: there is none. */
+bool spr_sparse_relay_start(spr_request *rq);
+/* The n-th message of an owner's union has arrived: pass it on to those that hear it from this
+ * rank. False: there are none. */
+bool spr_sparse_pass_on(spr_request *rq, int owner, uint32_t message, const struct spr_in *in,
+                        uint32_t step);
+/* ... and has left: its buffer may be used again. */
+bool spr_sparse_passed_on(const spr_request *rq, int owner, uint32_t message);
 /* A chunk of an owner's union: write it into the dense result, keep it for the list. */
 spr_status spr_sparse_result(spr_request *rq, int owner, uint32_t first_window, const void *data,
                              size_t bytes, bool *last, uint32_t *next_window);

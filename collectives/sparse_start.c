@@ -172,6 +172,9 @@ spr_status spr_sparse_start(spr_request *rq)
     if (!s)
         return SPR_ERR_NOMEM;
     rq->state = s;
+    if (rq->algorithm == &spr_sparse_hierarchical &&
+        spr_topology_has_levels(&rq->comm->topology, rq->comm->size))
+        s->topology = &rq->comm->topology;
     s->blocks = spr_blocks_choose(plan->count, (uint32_t)rq->comm->size);
     s->windows = spr_blocks_windows(&s->blocks, (uint32_t)rq->comm->rank);
     /* Owner 0 has the most and the longest. */
@@ -185,7 +188,8 @@ spr_status spr_sparse_start(spr_request *rq)
     if (status)
         return status;
     if (!make_coding(rq) || !make_work_space(rq) || !make_senders(rq) ||
-        !make_streams(rq, &s->contributions) || !make_streams(rq, &s->unions)) {
+        !make_streams(rq, &s->contributions) || !make_streams(rq, &s->unions) ||
+        !spr_sparse_relay_start(rq)) {
         spr_sparse_cleanup(rq);
         return SPR_ERR_NOMEM;
     }

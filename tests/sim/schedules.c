@@ -213,6 +213,16 @@ static uint32_t draw_first(uint64_t seed)
     return jumps[spr_rng_below(&rng, 2)] - (uint32_t)spr_rng_below(&rng, 2 * SCHEDULE_OPERATIONS);
 }
 
+/* Most often each rank has a host of its own. */
+static void draw_hosts(struct schedule *s)
+{
+    struct spr_rng rng = {~s->seed, 1};
+    bool shared = spr_rng_below(&rng, 3) == 0;
+
+    for (int r = 0; r < s->ranks; r++)
+        s->host[r] = shared ? (int)spr_rng_below(&rng, 1 + (uint64_t)s->ranks / 2) : r;
+}
+
 void schedule_draw(struct schedule *s, uint64_t seed)
 {
     static const int operations[] = {1, 1, 2, 2, 3, 4, 5, 6};
@@ -222,6 +232,7 @@ void schedule_draw(struct schedule *s, uint64_t seed)
     s->seed = seed;
     s->rng = (struct spr_rng){seed, 0};
     draw_job(s);
+    draw_hosts(s);
     s->first = draw_first(seed);
     s->links.place = spr_hash_u32(~seed) & 1;
     s->operations = PICK(s, operations);
@@ -312,6 +323,9 @@ void schedule_print(const struct schedule *s, FILE *out)
     fprintf(out, "in flight at most, by rank:");
     for (int r = 0; r < s->ranks; r++)
         fprintf(out, " %d%s", s->depth[r], s->think_ns[r] ? " (late)" : "");
+    fprintf(out, "\nhosts:");
+    for (int r = 0; r < s->ranks; r++)
+        fprintf(out, " %d", s->host[r]);
     fprintf(out, "\nfaults: %s\n", s->faults ? "" : "none");
     for (int i = 0; i < s->faults; i++)
         print_fault(&s->fault[i], out);

@@ -91,6 +91,7 @@ struct schedule {
     uint64_t seed;
     struct spr_rng rng; /* of drawing, then of playing */
     int ranks;
+    int host[SCHEDULE_RANKS]; /* of each rank */
     struct spr_sim_options links;
     size_t eager_bytes, eager_window;
     double timeout_s;

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "base/util.h"
 #include "tests/reference.h"
 #include "tests/sim/world.h"
 
@@ -240,12 +241,15 @@ static size_t make_list(int rank, size_t n, double density, uint32_t *index, flo
     return k;
 }
 
-static void check_sparse(struct world *w, size_t n, double density, spr_op op)
+static void check_sparse(struct world *w, const char *algorithm, size_t n, double density,
+                         spr_op op)
 {
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
     spr_sparse lists[WORLD_MAX], unions[WORLD_MAX];
     struct buffers b = {0};
     float *dense[WORLD_MAX];
 
+    options.algorithm = algorithm;
     for (int r = 0; r < w->ranks; r++) {
         b.in[r] = malloc(n * 4 + 8);
         b.out[r] = malloc(n * 4 + 8);
@@ -255,7 +259,7 @@ static void check_sparse(struct world *w, size_t n, double density, spr_op op)
         unions[r] = (spr_sparse){malloc(n * 4 + 4), malloc(n * 4 + 4), 0, n};
         lists[r].count = make_list(r, n, density, lists[r].index, lists[r].value, dense[r]);
         assert_int_equal(spr_isparse_allreduce(w->comms[r], &lists[r], n, (float *)b.out[r],
-                                               &unions[r], op, NULL, &w->requests[r]),
+                                               &unions[r], op, &options, &w->requests[r]),
                          SPR_OK);
     }
     run_ok(w);
@@ -265,15 +269,16 @@ static void check_sparse(struct world *w, size_t n, double density, spr_op op)
     run_ok(w);
     for (int r = 0; r < w->ranks; r++) {
         if (memcmp(b.out[r], b.in[r], n * 4))
-            fail_msg("P=%d n=%zu density %g: rank %d: sparse %g..., dense %g...", w->ranks, n,
-                     density, r, (double)*(float *)b.out[r], (double)*(float *)b.in[r]);
+            fail_msg("%s P=%d n=%zu density %g: rank %d: sparse %g..., dense %g...", algorithm,
+                     w->ranks, n, density, r, (double)*(float *)b.out[r],
+                     (double)*(float *)b.in[r]);
         assert_int_equal(unions[r].count, unions[0].count);
         assert_memory_equal(unions[r].index, unions[0].index, unions[0].count * 4);
         for (size_t i = 0; i < unions[r].count; i++) {
             assert_true(i == 0 || unions[r].index[i] > unions[r].index[i - 1]);
             if (memcmp(&unions[r].value[i], (float *)b.in[r] + unions[r].index[i], 4))
-                fail_msg("P=%d n=%zu density %g: entry %zu at %u is %g, not %g", w->ranks, n,
-                         density, i, unions[r].index[i], (double)unions[r].value[i],
+                fail_msg("%s P=%d n=%zu density %g: entry %zu at %u is %g, not %g", algorithm,
+                         w->ranks, n, density, i, unions[r].index[i], (double)unions[r].value[i],
                          (double)((float *)b.in[r])[unions[r].index[i]]);
         }
     }
@@ -299,9 +304,85 @@ static void sparse_equals_dense_bit_for_bit(void **state)
         for (size_t i = 0; i < sizeof n / sizeof *n; i++)
             for (size_t d = 0; d < sizeof density / sizeof *density; d++)
                 if (n[i] <= 65536 || ranks == 8 || (ranks == 3 && density[d] < 0.5))
-                    check_sparse(&w, n[i], density[d], d % 2 ? SPR_AVG : SPR_SUM);
+                    check_sparse(&w, "direct", n[i], density[d], d % 2 ? SPR_AVG : SPR_SUM);
         world_destroy(&w);
     }
+}
+
+/* Any ranks on any hosts. */
+static void draw_hosts(struct world *w, struct spr_rng *rng)
+{
+    int host[WORLD_MAX];
+
+    for (int r = 0; r < w->ranks; r++)
+        host[r] = (int)spr_rng_below(rng, 1 + (uint64_t)w->ranks / 2);
+    world_share_hosts(w, host);
+}
+
+static void hierarchical_sums_equal_dense_ones_bit_for_bit(void **state)
+{
+    static const size_t n[] = {1, 10, 1000, 65536, 300001, 3000000};
+    static const double density[] = {0, 0.001, 0.1, 1.0};
+    struct spr_rng rng = {seed, 2};
+    struct world w;
+
+    (void)state;
+    for (int ranks = 2; ranks <= most_ranks(); ranks++) {
+        make(&w, ranks, 10e9);
+        for (size_t i = 0; i < SPR_ARRAY_LEN(n); i++)
+            for (size_t d = 0; d < SPR_ARRAY_LEN(density); d++) {
+                if (n[i] > 65536 && (ranks != 8 || density[d] > 0.5))
+                    continue;
+                draw_hosts(&w, &rng);
+                check_sparse(&w, d % 2 ? "hierarchical" : "auto", n[i], density[d],
+                             d % 2 ? SPR_AVG : SPR_SUM);
+            }
+        world_destroy(&w);
+    }
+}
+
+/* Frames from the ranks of host 0 to those of others, of one allreduce of one entry per rank. */
+static uint64_t frames_between_hosts(struct world *w, const int *host, const char *algorithm)
+{
+    enum { N = 6 * 64 };
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    uint32_t index = 0;
+    float value = 1, dense[WORLD_MAX][N];
+    spr_sparse list = {&index, &value, 1, 1};
+    uint64_t frames = 0;
+
+    options.algorithm = algorithm;
+    for (int sign = -1; sign <= 1; sign += 2) {
+        for (int from = 0; from < w->ranks; from++)
+            for (int to = 0; to < w->ranks; to++)
+                if (host[from] == 0 && host[to] != 0)
+                    frames += (uint64_t)sign * spr_sim_sent_frames(w->sim, from, to);
+        if (sign > 0)
+            return frames;
+        for (int r = 0; r < w->ranks; r++)
+            assert_int_equal(spr_isparse_allreduce(w->comms[r], &list, N, dense[r], NULL, SPR_SUM,
+                                                   &options, &w->requests[r]),
+                             SPR_OK);
+        run_ok(w);
+        assert_true(dense[0][0] == (float)w->ranks);
+    }
+    return 0;
+}
+
+/* Three ranks on each of two hosts: of the nine unions from one to the other, three are left. */
+static void a_union_enters_each_host_once(void **state)
+{
+    static const int host[] = {0, 1, 0, 0, 1, 1};
+    struct world w;
+
+    (void)state;
+    make(&w, 6, 10e9);
+    world_share_hosts(&w, host);
+    /* Of each way that is not taken there is a message less, and the two grants ahead of it. */
+    assert_int_equal(frames_between_hosts(&w, host, "direct") -
+                         frames_between_hosts(&w, host, "hierarchical"),
+                     (9 - 3) * 3);
+    world_destroy(&w);
 }
 
 static void a_short_list_is_reported_with_the_size_needed(void **state)
@@ -485,6 +566,8 @@ int main(void)
         cmocka_unit_test(reduce_scatter_and_allgather_are_right),
         cmocka_unit_test(broadcast_and_barrier_are_right),
         cmocka_unit_test(sparse_equals_dense_bit_for_bit),
+        cmocka_unit_test(hierarchical_sums_equal_dense_ones_bit_for_bit),
+        cmocka_unit_test(a_union_enters_each_host_once),
         cmocka_unit_test(a_short_list_is_reported_with_the_size_needed),
         cmocka_unit_test(error_feedback_conserves_every_step),
         cmocka_unit_test(every_survivor_names_the_killed_rank),

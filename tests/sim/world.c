@@ -50,6 +50,18 @@ static void add_rank(struct world *w, int rank)
     w->comms[rank] = comm;
 }
 
+void world_share_hosts(struct world *w, const int *host)
+{
+    for (int r = 0; r < w->ranks; r++) {
+        struct spr_topology *t = &w->comms[r]->topology;
+        for (int peer = w->ranks - 1; peer >= 0; peer--)
+            for (int same = peer; same >= 0; same--)
+                if (host[same] == host[peer])
+                    t->identity[peer] = same;
+        spr_topology_update(t, w->comms[r]->ids, w->ranks);
+    }
+}
+
 /* The liar's end ------------------------------------------------------------------------------- */
 
 struct lie {

@@ -41,6 +41,8 @@ struct world {
 /* All links up. Aborts the test on failure. */
 void world_create(struct world *w, const struct spr_sim_options *options);
 void world_destroy(struct world *w);
+/* Ranks with the same number share a host, as far as algorithms know: links stay as they are. */
+void world_share_hosts(struct world *w, const int *host);
 /* The same, but the last rank has no communicator: it belongs to the liar. */
 void world_create_liar(struct world *w, const struct spr_sim_options *options, struct liar *liar);
 /* A header as a correct peer would begin it, with the next sequence number; not sealed. */
