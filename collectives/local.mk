@@ -50,6 +50,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/sparse_relay.c \
 	collectives/sparse_result.c \
 	collectives/sparse_start.c \
+	collectives/sparse_stream.c \
 	collectives/topology.c \
 	collectives/topology.h \
 	collectives/watch.c \

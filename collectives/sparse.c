@@ -33,46 +33,8 @@
 
 #define UNION_STEP 0x80000000u
 
-/* Streams -------------------------------------------------------------------------------------- */
-
-static void stream_ask(spr_request *rq, struct spr_stream *s, int peer, uint32_t step)
-{
-    const struct spr_sparse_state *state = rq->state;
-    size_t bytes = state->chunk_bytes;
-
-    while (!s->last && s->asked < s->taken + SPR_SPARSE_AHEAD) {
-        uint32_t i = s->asked % SPR_SPARSE_AHEAD;
-        if (s->in[i].state != SPR_IN_FREE)
-            return;
-        spr_post_receive(rq, &s->in[i], peer, step + s->asked, s->buffer[i], bytes, false);
-        s->asked++;
-    }
-}
-
-/* The next message that has arrived, or NULL. */
-static struct spr_in *stream_next(struct spr_stream *s)
-{
-    struct spr_in *in = &s->in[s->taken % SPR_SPARSE_AHEAD];
-
-    return s->taken < s->asked && in->state == SPR_IN_ARRIVED ? in : NULL;
-}
-
-static void stream_close(struct spr_stream *s)
-{
-    spr_in_release(&s->in[s->taken % SPR_SPARSE_AHEAD]);
-    s->taken++;
-    s->open = false;
-}
-
 /* Sender: our list to the owners ----------------------------------------------------------------
  */
-
-static const struct spr_coding *coding_of(const spr_request *rq)
-{
-    const struct spr_sparse_state *s = rq->state;
-
-    return rq->plan.vtype == SPR_V_CODED ? &s->coding : NULL;
-}
 
 /* The values of a writer are left with what encoding has lost of them. */
 static void leave_rest(const spr_request *rq, const struct spr_chunk_writer *w, const void *encoded,
@@ -83,7 +45,7 @@ static void leave_rest(const spr_request *rq, const struct spr_chunk_writer *w, 
     float *val = w->val;
 
     (void)spr_chunk_open(&chunk, encoded, bytes, w->blocks, w->owner, w->first_window,
-                         coding_of(rq), &why); /* our own: cannot fail */
+                         spr_sparse_coding(rq), &why); /* our own: cannot fail */
     for (uint32_t i = 0; i < w->windows; i++)
         val += spr_chunk_values(&chunk, SPR_DECODE_TAKE, val);
 }
@@ -93,27 +55,9 @@ static size_t encode_next(spr_request *rq, int owner)
 {
     struct spr_sparse_state *s = rq->state;
     struct spr_chunk_writer *w = &s->writer;
-    uint32_t windows = spr_blocks_windows(&s->blocks, (uint32_t)owner);
-    uint32_t next = s->sent_windows[owner];
-    size_t bytes;
+    size_t bytes =
+        spr_sparse_encode(rq, (uint32_t)owner, &s->sent_windows[owner], s->to_owner_buffer[owner]);
 
-    spr_chunk_writer_init(w, &s->blocks, (uint32_t)owner, s->most_windows, w->max_entries,
-                          s->writer_scratch);
-    w->coding = &s->coding;
-    spr_chunk_writer_begin(w, next);
-    for (; next < windows; next++) {
-        size_t n = spr_blocks_gather_count(&s->blocks, s->offsets, (uint32_t)owner, next);
-        if (w->windows &&
-            ((w->count + n) * 6 > SPR_SPARSE_TARGET_BYTES || !spr_chunk_writer_room(w, n)))
-            break;
-        n = spr_blocks_gather(&s->blocks, s->offsets, rq->plan.index, rq->plan.value,
-                              (uint32_t)owner, next, s->offsets ? w->pos + w->count : NULL,
-                              w->val + w->count);
-        spr_chunk_writer_window(w, n);
-    }
-    s->sent_windows[owner] = next;
-    bytes = spr_chunk_writer_finish(w, rq->plan.vtype, -1, next == windows ? SPR_CHUNK_LAST : 0,
-                                    s->to_owner_buffer[owner], s->chunk_bytes);
     if (rq->plan.rest) {
         const float *val = w->val;
 
@@ -154,36 +98,6 @@ static bool contribute(spr_request *rq)
 /* Owner: merge ----------------------------------------------------------------------------------
  */
 
-/* Make the chunk of `from` that covers the window to be merged available. */
-static bool covered(spr_request *rq, int from)
-{
-    struct spr_sparse_state *s = rq->state;
-    struct spr_stream *stream = &s->contributions[from];
-    const char *why = "";
-    struct spr_in *in;
-
-    if (stream->open)
-        return true;
-    in = stream_next(stream);
-    if (!in)
-        return false;
-    if (spr_chunk_open(&stream->chunk, in->recv.data, in->recv.bytes, &s->blocks,
-                       (uint32_t)rq->comm->rank, s->merged, coding_of(rq), &why) != SPR_OK) {
-        spr_comm_fail(rq->comm, SPR_ERR_PROTO, from, -1, why);
-        return false;
-    }
-    stream->open = true;
-    stream->last = stream->chunk.flags & SPR_CHUNK_LAST;
-    if (stream->last != (s->merged + stream->chunk.windows == s->windows))
-        why = "a stream of chunks ends at the wrong place";
-    else if (!s->offsets && stream->chunk.format != SPR_CHUNK_DENSE)
-        why = "a part of a vector is missing";
-    else
-        return true;
-    spr_comm_fail(rq->comm, SPR_ERR_PROTO, from, -1, why);
-    return false;
-}
-
 /* A dense vector is summed in its place in the union; the first rank's values are set. */
 static float *sums_of(const struct spr_sparse_state *s)
 {
@@ -213,7 +127,7 @@ static void add_own(spr_request *rq)
         }
         return;
     }
-    if (coding_of(rq))
+    if (spr_sparse_coding(rq))
         (void)spr_coding_round(&s->coding, &s->blocks, rank, s->merged, val, n);
     s->contributed += n;
     for (size_t i = 0; i < n; i++) {
@@ -232,14 +146,14 @@ static bool add(spr_request *rq, int from)
         add_own(rq);
         return true;
     }
-    if (!covered(rq, from))
+    if (!spr_stream_covers(rq, stream, from, (uint32_t)rq->comm->rank, s->merged))
         return false;
     if (s->offsets)
         s->contributed += spr_chunk_add(&stream->chunk, s->accumulator, s->touched);
     else
         (void)spr_chunk_values(&stream->chunk, add_or_set(s), sums_of(s));
     if (s->merged + 1 == stream->chunk.first_window + stream->chunk.windows)
-        stream_close(stream);
+        spr_stream_close(stream);
     return true;
 }
 
@@ -352,7 +266,7 @@ static void merge(spr_request *rq)
     for (int i = 1; i < rq->comm->size && !rq->comm->error.status; i++) {
         int peer = (rq->comm->rank + i) % rq->comm->size;
         if (s->windows)
-            stream_ask(rq, &s->contributions[peer], peer, 0);
+            spr_stream_ask(rq, &s->contributions[peer], peer, 0);
     }
 }
 
@@ -372,7 +286,7 @@ static bool take_union(spr_request *rq, int owner, struct spr_in *in)
     if (held)
         u->taken++;
     else
-        stream_close(u);
+        spr_stream_close(u);
     return true;
 }
 
@@ -396,31 +310,25 @@ static bool take_unions(spr_request *rq)
         int owner = (rq->comm->rank + i) % size;
         struct spr_stream *u = &s->unions[owner];
         struct spr_in *in;
-        while (!u->last && (in = stream_next(u)) != NULL)
+        while (!u->last && (in = spr_stream_next(u)) != NULL)
             if (!take_union(rq, owner, in))
                 return false;
         if (s->relays && s->relays[owner])
             release_passed_on(rq, owner);
-        stream_ask(rq, u, spr_sparse_source(rq, owner, rq->comm->rank), union_step(s, owner));
+        spr_stream_ask(rq, u, spr_sparse_source(rq, owner, rq->comm->rank), union_step(s, owner));
         all &= u->last;
     }
     rq->comm->counters.decode_ns += spr_now_ns(rq->comm->clock) - begin;
     return all;
 }
 
-/* An over-eager receive that the sender will never use: its messages were fewer than AHEAD. */
 static void withdraw_rest(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
 
-    for (int r = 0; r < rq->comm->size; r++) {
-        struct spr_stream *streams[] = {&s->contributions[r], &s->unions[r]};
-        for (size_t k = 0; k < SPR_ARRAY_LEN(streams); k++)
-            for (int i = 0; i < SPR_SPARSE_AHEAD; i++)
-                if (streams[k]->last && streams[k]->in[i].state == SPR_IN_POSTED &&
-                    !spr_withdraw_receive(&streams[k]->in[i]))
-                    return;
-    }
+    for (int r = 0; r < rq->comm->size; r++)
+        if (!spr_stream_withdraw(&s->contributions[r]) || !spr_stream_withdraw(&s->unions[r]))
+            return;
 }
 
 static bool advance(spr_request *rq)

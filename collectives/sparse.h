@@ -2,7 +2,7 @@
  *
  * State of the sparse allreduce, shared by sparse_start.c (how it begins and ends), sparse.c (the
  * two steps), sparse_relay.c (the union's way between hosts) and sparse_result.c (what becomes of
- * it).
+ * it); and sparse_stream.c, streams of chunks.
  */
 #ifndef SPR_COLLECTIVES_SPARSE_H
 #define SPR_COLLECTIVES_SPARSE_H
@@ -58,6 +58,7 @@ struct spr_sparse_state {
     char **to_owner_buffer;   /* [size] */
     struct spr_chunk_writer writer;
     void *writer_scratch;
+    size_t writer_bytes; /* of such scratch */
     /* Step 1, as an owner: */
     struct spr_stream *contributions; /* [size] */
     uint32_t merged;                  /* windows summed and harvested */
@@ -77,9 +78,56 @@ struct spr_sparse_state {
     struct spr_kept **kept, **kept_tail; /* [size], for a list result; by owner */
 };
 
+/* ---- sparse_stream.c; rq->state is or begins with a struct spr_sparse_state ---- */
+
+/* Coded values on their way to the owner, or NULL. */
+static inline const struct spr_coding *spr_sparse_coding(const spr_request *rq)
+{
+    const struct spr_sparse_state *s = rq->state;
+
+    return rq->plan.vtype == SPR_V_CODED ? &s->coding : NULL;
+}
+
+/* Memory of chunk_bytes; NULL: there is none. put(NULL) is harmless. */
+char *spr_sparse_buffer_get(spr_request *rq);
+void spr_sparse_buffer_put(spr_request *rq, char *buffer);
+
+/* Memory for a stream of zeros. False: there is none. */
+bool spr_stream_open(spr_request *rq, struct spr_stream *s);
+void spr_stream_free(spr_request *rq, struct spr_stream *s);
+/* Post receives of the next messages, whose steps are `step` plus their number. */
+void spr_stream_ask(spr_request *rq, struct spr_stream *s, int peer, uint32_t step);
+/* The next message that has arrived, or NULL. */
+struct spr_in *spr_stream_next(struct spr_stream *s);
+/* It has been used. */
+void spr_stream_close(struct spr_stream *s);
+/* An over-eager receive that the sender will never use: its messages were fewer than AHEAD. False:
+ * it does, and the communicator fails. */
+bool spr_stream_withdraw(struct spr_stream *s);
+/* Make the chunk of `from` that covers this window of an owner available as s->chunk, with values
+ * as they are on their way to the owner. */
+bool spr_stream_covers(spr_request *rq, struct spr_stream *s, int from, uint32_t owner,
+                       uint32_t window);
+/* Open a chunk that `from` has sent, whose first window is to be this one: it must end at the
+ * owner's last window if, and only if, it says so. If not, the communicator fails. */
+spr_status spr_sparse_check(spr_request *rq, struct spr_chunk *c, const void *data, size_t bytes,
+                            int from, uint32_t owner, uint32_t first_window,
+                            const struct spr_coding *coding);
+/* Encode the next chunk of this rank's list, or vector, for an owner; its entries stay in the
+ * writer. Moves *next_window and returns the bytes. */
+size_t spr_sparse_encode(spr_request *rq, uint32_t owner, uint32_t *next_window, char *out);
+
+/* ---- sparse_start.c ---- */
+
+/* What all algorithms have: a state of that many bytes, which begins with a struct
+ * spr_sparse_state, in rq->state; blocks of so many owners, the list checked, scratch to encode and
+ * to sum. All of it is in the arena. */
+spr_status spr_sparse_prepare(spr_request *rq, size_t state_bytes, int owners);
 /* The slots of struct spr_algorithm. */
 spr_status spr_sparse_start(spr_request *rq);
 void spr_sparse_cleanup(spr_request *rq);
+/* ---- sparse_relay.c ---- */
+
 /* From whom `to` gets the union of `owner`. */
 int spr_sparse_source(const spr_request *rq, int owner, int to);
 /* Memory for the relay's messages. False: there is none. */
@@ -90,6 +138,9 @@ bool spr_sparse_pass_on(spr_request *rq, int owner, uint32_t message, const stru
                         uint32_t step);
 /* ... and has left: its buffer may be used again. */
 bool spr_sparse_passed_on(const spr_request *rq, int owner, uint32_t message);
+
+/* ---- sparse_result.c ---- */
+
 /* A chunk of an owner's union: write it into the dense result, keep it for the list. */
 spr_status spr_sparse_result(spr_request *rq, int owner, uint32_t first_window, const void *data,
                              size_t bytes, bool *last, uint32_t *next_window);

@@ -31,26 +31,15 @@ spr_status spr_sparse_result(spr_request *rq, int owner, uint32_t first_window, 
                              size_t bytes, bool *last, uint32_t *next_window)
 {
     struct spr_sparse_state *s = rq->state;
-    uint32_t windows = spr_blocks_windows(&s->blocks, (uint32_t)owner);
     const struct spr_coding *coding =
         rq->plan.round_sums && rq->plan.vtype == SPR_V_CODED ? &s->coding : NULL;
     struct spr_chunk c;
-    const char *why = "";
     spr_status status =
-        spr_chunk_open(&c, data, bytes, &s->blocks, (uint32_t)owner, first_window, coding, &why);
+        spr_sparse_check(rq, &c, data, bytes, owner, (uint32_t)owner, first_window, coding);
 
-    *last = status == SPR_OK && c.flags & SPR_CHUNK_LAST;
-    if (status == SPR_OK && *last != (first_window + c.windows == windows)) {
-        status = SPR_ERR_PROTO;
-        why = "a stream of chunks ends at the wrong place";
-    } else if (status == SPR_OK && !s->offsets && c.format != SPR_CHUNK_DENSE) {
-        status = SPR_ERR_PROTO;
-        why = "a part of a vector is missing";
-    }
-    if (status) {
-        spr_comm_fail(rq->comm, status, owner, -1, why);
+    if (status)
         return status;
-    }
+    *last = c.flags & SPR_CHUNK_LAST;
     *next_window = first_window + c.windows;
     if (owner != rq->comm->rank)
         s->union_entries += c.count;

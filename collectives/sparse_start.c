@@ -7,22 +7,6 @@
 
 #include "compress/select/topk.h"
 
-static char *buffer_get(spr_request *rq)
-{
-    const struct spr_sparse_state *s = rq->state;
-
-    return s->chunk_bytes <= SPR_SPARSE_SMALL_BYTES ? spr_arena_buffer(&rq->arena, s->chunk_bytes)
-                                                    : spr_comm_buffer_get(rq->comm);
-}
-
-static void buffer_put(spr_request *rq, char *buffer)
-{
-    const struct spr_sparse_state *s = rq->state;
-
-    if (s->chunk_bytes > SPR_SPARSE_SMALL_BYTES)
-        spr_comm_buffer_put(rq->comm, buffer);
-}
-
 static bool make_streams(spr_request *rq, struct spr_stream **streams)
 {
     size_t size = (size_t)rq->comm->size;
@@ -30,15 +14,9 @@ static bool make_streams(spr_request *rq, struct spr_stream **streams)
     *streams = spr_arena_alloc(&rq->arena, size * sizeof **streams);
     if (!*streams)
         return false;
-    for (size_t r = 0; r < size; r++) {
-        for (int i = 0; i < SPR_SPARSE_AHEAD; i++) {
-            if (r == (size_t)rq->comm->rank)
-                continue;
-            (*streams)[r].buffer[i] = buffer_get(rq);
-            if (!(*streams)[r].buffer[i])
-                return false;
-        }
-    }
+    for (size_t r = 0; r < size; r++)
+        if (r != (size_t)rq->comm->rank && !spr_stream_open(rq, &(*streams)[r]))
+            return false;
     return true;
 }
 
@@ -54,11 +32,11 @@ static bool make_senders(spr_request *rq)
     if (!s->sent_windows || !s->sent_chunks || !s->to_owner || !s->to_owner_buffer)
         return false;
     for (size_t r = 0; r < size; r++) {
-        if (r != (size_t)rq->comm->rank && !(s->to_owner_buffer[r] = buffer_get(rq)))
+        if (r != (size_t)rq->comm->rank && !(s->to_owner_buffer[r] = spr_sparse_buffer_get(rq)))
             return false;
     }
     for (int i = 0; i < SPR_SPARSE_UNIONS; i++) {
-        s->slots[i].buffer = buffer_get(rq);
+        s->slots[i].buffer = spr_sparse_buffer_get(rq);
         s->slots[i].out = spr_arena_alloc(&rq->arena, size * sizeof *s->slots[i].out);
         if (!s->slots[i].buffer || !s->slots[i].out)
             return false;
@@ -72,25 +50,33 @@ static bool make_work_space(spr_request *rq)
     /* A vector of one window per owner is sent in one chunk. */
     size_t max_entries =
         s->most_windows == 1 ? s->span : SPR_WINDOW + SPR_SPARSE_TARGET_BYTES / 6 + 64;
-    size_t scratch = spr_chunk_writer_scratch(s->most_windows, max_entries);
-    void *union_scratch = spr_arena_alloc(&rq->arena, scratch);
     size_t size = (size_t)rq->comm->size;
 
-    s->writer_scratch = spr_arena_alloc(&rq->arena, scratch);
+    s->writer_bytes = spr_chunk_writer_scratch(s->most_windows, max_entries);
+    s->writer_scratch = spr_arena_alloc(&rq->arena, s->writer_bytes);
     s->accumulator = spr_arena_alloc(&rq->arena, s->span * sizeof(float));
     s->touched = spr_arena_alloc(&rq->arena, s->span / 8);
-    if (rq->plan.bound_union)
-        s->largest =
-            spr_arena_alloc(&rq->arena, spr_topk_keep_scratch(s->span) * sizeof *s->largest);
     s->kept = spr_arena_alloc(&rq->arena, size * sizeof(struct spr_kept *));
     s->kept_tail = spr_arena_alloc(&rq->arena, size * sizeof(struct spr_kept *));
-    if ((rq->plan.bound_union && !s->largest) || !union_scratch || !s->writer_scratch ||
-        !s->accumulator || !s->touched || !s->kept || !s->kept_tail)
+    if (!s->writer_scratch || !s->accumulator || !s->touched || !s->kept || !s->kept_tail)
         return false;
     spr_chunk_writer_init(&s->writer, &s->blocks, 0, s->most_windows, max_entries,
                           s->writer_scratch);
+    return true;
+}
+
+static bool make_owner(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+    void *scratch = spr_arena_alloc(&rq->arena, s->writer_bytes);
+
+    if (rq->plan.bound_union)
+        s->largest =
+            spr_arena_alloc(&rq->arena, spr_topk_keep_scratch(s->span) * sizeof *s->largest);
+    if ((rq->plan.bound_union && !s->largest) || !scratch)
+        return false;
     spr_chunk_writer_init(&s->union_writer, &s->blocks, (uint32_t)rq->comm->rank, s->most_windows,
-                          max_entries, union_scratch);
+                          s->writer.max_entries, scratch);
     spr_chunk_writer_begin(&s->union_writer, 0);
     return true;
 }
@@ -100,19 +86,15 @@ void spr_sparse_cleanup(spr_request *rq)
     struct spr_sparse_state *s = rq->state;
 
     for (int r = 0; r < rq->comm->size; r++) {
-        struct spr_stream *streams[] = {s->contributions ? &s->contributions[r] : NULL,
-                                        s->unions ? &s->unions[r] : NULL};
-        for (size_t k = 0; k < SPR_ARRAY_LEN(streams); k++)
-            for (int i = 0; streams[k] && i < SPR_SPARSE_AHEAD; i++) {
-                if (streams[k]->in[i].state == SPR_IN_ARRIVED)
-                    spr_in_release(&streams[k]->in[i]);
-                buffer_put(rq, streams[k]->buffer[i]);
-            }
+        if (s->contributions)
+            spr_stream_free(rq, &s->contributions[r]);
+        if (s->unions)
+            spr_stream_free(rq, &s->unions[r]);
         if (s->to_owner_buffer)
-            buffer_put(rq, s->to_owner_buffer[r]);
+            spr_sparse_buffer_put(rq, s->to_owner_buffer[r]);
     }
     for (int i = 0; i < SPR_SPARSE_UNIONS; i++)
-        buffer_put(rq, s->slots[i].buffer);
+        spr_sparse_buffer_put(rq, s->slots[i].buffer);
 }
 
 /* Of the largest chunk. A vector of one window per owner is sent in one. */
@@ -162,9 +144,9 @@ static bool make_coding(spr_request *rq)
     return c->values && c->image;
 }
 
-spr_status spr_sparse_start(spr_request *rq)
+spr_status spr_sparse_prepare(spr_request *rq, size_t state_bytes, int owners)
 {
-    struct spr_sparse_state *s = spr_arena_alloc(&rq->arena, sizeof *s);
+    struct spr_sparse_state *s = spr_arena_alloc(&rq->arena, state_bytes);
     const struct spr_plan *plan = &rq->plan;
     spr_status status;
     uint32_t most;
@@ -172,11 +154,7 @@ spr_status spr_sparse_start(spr_request *rq)
     if (!s)
         return SPR_ERR_NOMEM;
     rq->state = s;
-    if (rq->algorithm == &spr_sparse_hierarchical &&
-        spr_topology_has_levels(&rq->comm->topology, rq->comm->size))
-        s->topology = &rq->comm->topology;
-    s->blocks = spr_blocks_choose(plan->count, (uint32_t)rq->comm->size);
-    s->windows = spr_blocks_windows(&s->blocks, (uint32_t)rq->comm->rank);
+    s->blocks = spr_blocks_choose(plan->count, (uint32_t)owners);
     /* Owner 0 has the most and the longest. */
     most = spr_blocks_windows(&s->blocks, 0);
     s->most_windows = (uint32_t)spr_min_size(spr_max_size(most, 1), SPR_SPARSE_MAX_WINDOWS);
@@ -187,14 +165,27 @@ spr_status spr_sparse_start(spr_request *rq)
     status = take_input(rq);
     if (status)
         return status;
-    if (!make_coding(rq) || !make_work_space(rq) || !make_senders(rq) ||
-        !make_streams(rq, &s->contributions) || !make_streams(rq, &s->unions) ||
-        !spr_sparse_relay_start(rq)) {
+    rq->comm->counters.last_reduce_scatter_ns = 0;
+    return make_coding(rq) && make_work_space(rq) ? SPR_OK : SPR_ERR_NOMEM;
+}
+
+spr_status spr_sparse_start(spr_request *rq)
+{
+    spr_status status = spr_sparse_prepare(rq, sizeof(struct spr_sparse_state), rq->comm->size);
+    struct spr_sparse_state *s = rq->state;
+
+    if (status)
+        return status;
+    s->windows = spr_blocks_windows(&s->blocks, (uint32_t)rq->comm->rank);
+    if (rq->algorithm == &spr_sparse_hierarchical &&
+        spr_topology_has_levels(&rq->comm->topology, rq->comm->size))
+        s->topology = &rq->comm->topology;
+    if (!make_owner(rq) || !make_senders(rq) || !make_streams(rq, &s->contributions) ||
+        !make_streams(rq, &s->unions) || !spr_sparse_relay_start(rq)) {
         spr_sparse_cleanup(rq);
         return SPR_ERR_NOMEM;
     }
     for (int r = 0; r < rq->comm->size; r++)
         s->unions[r].last = spr_blocks_windows(&s->blocks, (uint32_t)r) == 0;
-    rq->comm->counters.last_reduce_scatter_ns = 0;
     return SPR_OK;
 }

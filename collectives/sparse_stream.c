@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Streams of chunks: what every sparse allreduce does with those that come in, and how it makes
+ * those of this rank's own list. Memory is bounded: SPR_SPARSE_AHEAD chunks per stream.
+ */
+#include "collectives/sparse.h"
+
+/* Memory of chunks ------------------------------------------------------------------------------
+ */
+
+char *spr_sparse_buffer_get(spr_request *rq)
+{
+    const struct spr_sparse_state *s = rq->state;
+
+    return s->chunk_bytes <= SPR_SPARSE_SMALL_BYTES ? spr_arena_buffer(&rq->arena, s->chunk_bytes)
+                                                    : spr_comm_buffer_get(rq->comm);
+}
+
+void spr_sparse_buffer_put(spr_request *rq, char *buffer)
+{
+    const struct spr_sparse_state *s = rq->state;
+
+    if (s->chunk_bytes > SPR_SPARSE_SMALL_BYTES)
+        spr_comm_buffer_put(rq->comm, buffer);
+}
+
+/* Streams -------------------------------------------------------------------------------------- */
+
+bool spr_stream_open(spr_request *rq, struct spr_stream *s)
+{
+    for (int i = 0; i < SPR_SPARSE_AHEAD; i++) {
+        s->buffer[i] = spr_sparse_buffer_get(rq);
+        if (!s->buffer[i])
+            return false;
+    }
+    return true;
+}
+
+void spr_stream_free(spr_request *rq, struct spr_stream *s)
+{
+    for (int i = 0; i < SPR_SPARSE_AHEAD; i++) {
+        if (s->in[i].state == SPR_IN_ARRIVED)
+            spr_in_release(&s->in[i]);
+        spr_sparse_buffer_put(rq, s->buffer[i]);
+    }
+}
+
+void spr_stream_ask(spr_request *rq, struct spr_stream *s, int peer, uint32_t step)
+{
+    const struct spr_sparse_state *state = rq->state;
+    size_t bytes = state->chunk_bytes;
+
+    while (!s->last && s->asked < s->taken + SPR_SPARSE_AHEAD) {
+        uint32_t i = s->asked % SPR_SPARSE_AHEAD;
+        if (s->in[i].state != SPR_IN_FREE)
+            return;
+        spr_post_receive(rq, &s->in[i], peer, step + s->asked, s->buffer[i], bytes, false);
+        s->asked++;
+    }
+}
+
+struct spr_in *spr_stream_next(struct spr_stream *s)
+{
+    struct spr_in *in = &s->in[s->taken % SPR_SPARSE_AHEAD];
+
+    return s->taken < s->asked && in->state == SPR_IN_ARRIVED ? in : NULL;
+}
+
+void spr_stream_close(struct spr_stream *s)
+{
+    spr_in_release(&s->in[s->taken % SPR_SPARSE_AHEAD]);
+    s->taken++;
+    s->open = false;
+}
+
+bool spr_stream_withdraw(struct spr_stream *s)
+{
+    for (int i = 0; i < SPR_SPARSE_AHEAD; i++)
+        if (s->last && s->in[i].state == SPR_IN_POSTED && !spr_withdraw_receive(&s->in[i]))
+            return false;
+    return true;
+}
+
+bool spr_stream_covers(spr_request *rq, struct spr_stream *stream, int from, uint32_t owner,
+                       uint32_t window)
+{
+    struct spr_in *in;
+
+    if (stream->open)
+        return true;
+    in = spr_stream_next(stream);
+    if (!in || spr_sparse_check(rq, &stream->chunk, in->recv.data, in->recv.bytes, from, owner,
+                                window, spr_sparse_coding(rq)) != SPR_OK)
+        return false;
+    stream->open = true;
+    stream->last = stream->chunk.flags & SPR_CHUNK_LAST;
+    return true;
+}
+
+spr_status spr_sparse_check(spr_request *rq, struct spr_chunk *c, const void *data, size_t bytes,
+                            int from, uint32_t owner, uint32_t first_window,
+                            const struct spr_coding *coding)
+{
+    const struct spr_sparse_state *s = rq->state;
+    uint32_t windows = spr_blocks_windows(&s->blocks, owner);
+    const char *why = "";
+    spr_status status =
+        spr_chunk_open(c, data, bytes, &s->blocks, owner, first_window, coding, &why);
+
+    if (status == SPR_OK && (c->flags & SPR_CHUNK_LAST) != (first_window + c->windows == windows)) {
+        status = SPR_ERR_PROTO;
+        why = "a stream of chunks ends at the wrong place";
+    } else if (status == SPR_OK && !s->offsets && c->format != SPR_CHUNK_DENSE) {
+        status = SPR_ERR_PROTO;
+        why = "a part of a vector is missing";
+    }
+    if (status)
+        spr_comm_fail(rq->comm, status, from, -1, why);
+    return status;
+}
+
+/* This rank's list ------------------------------------------------------------------------------
+ */
+
+size_t spr_sparse_encode(spr_request *rq, uint32_t owner, uint32_t *next_window, char *out)
+{
+    struct spr_sparse_state *s = rq->state;
+    struct spr_chunk_writer *w = &s->writer;
+    uint32_t windows = spr_blocks_windows(&s->blocks, owner);
+    uint32_t next = *next_window;
+
+    spr_chunk_writer_init(w, &s->blocks, owner, s->most_windows, w->max_entries, s->writer_scratch);
+    w->coding = &s->coding;
+    spr_chunk_writer_begin(w, next);
+    for (; next < windows; next++) {
+        size_t n = spr_blocks_gather_count(&s->blocks, s->offsets, owner, next);
+        if (w->windows &&
+            ((w->count + n) * 6 > SPR_SPARSE_TARGET_BYTES || !spr_chunk_writer_room(w, n)))
+            break;
+        n = spr_blocks_gather(&s->blocks, s->offsets, rq->plan.index, rq->plan.value, owner, next,
+                              s->offsets ? w->pos + w->count : NULL, w->val + w->count);
+        spr_chunk_writer_window(w, n);
+    }
+    *next_window = next;
+    return spr_chunk_writer_finish(w, rq->plan.vtype, -1, next == windows ? SPR_CHUNK_LAST : 0, out,
+                                   s->chunk_bytes);
+}
