@@ -82,8 +82,18 @@ static bool advance_empty(spr_request *rq)
 
 static void cleanup(spr_request *rq) { spr_barrier_cleanup(rq->state); }
 
-const struct spr_algorithm spr_barrier_dissemination = {
-    SPR_C_BARRIER, "dissemination", "ceil(log2 P) steps of empty messages", always, start,
-    advance,       cleanup};
-const struct spr_algorithm spr_empty = {SPR_C_COUNT, "empty",       "as a barrier", always,
-                                        start,       advance_empty, cleanup};
+const struct spr_algorithm spr_barrier_dissemination = {.collective = SPR_C_BARRIER,
+                                                        .name = "dissemination",
+                                                        .cost =
+                                                            "ceil(log2 P) steps of empty messages",
+                                                        .usable = always,
+                                                        .start = start,
+                                                        .advance = advance,
+                                                        .cleanup = cleanup};
+const struct spr_algorithm spr_empty = {.collective = SPR_C_COUNT,
+                                        .name = "empty",
+                                        .cost = "as a barrier",
+                                        .usable = always,
+                                        .start = start,
+                                        .advance = advance_empty,
+                                        .cleanup = cleanup};

@@ -65,6 +65,8 @@ struct spr_algorithm {
     bool (*advance)(spr_request *rq);
     /* At the end, with success or not, when all messages have come back: give memory back. */
     void (*cleanup)(spr_request *rq);
+    /* Not canonical: it adds in an order that depends on more than inputs and world. */
+    bool reorders;
 };
 
 /* Chosen by name or, for NULL or "auto", by size. NULL: no such algorithm, *error says which exist.
@@ -160,6 +162,7 @@ spr_status spr_collective_run(spr_comm *comm, const struct spr_plan *plan,
 
 /* The table's entries. */
 extern const struct spr_algorithm spr_allreduce_direct, spr_allreduce_ring, spr_allreduce_flat;
+extern const struct spr_algorithm spr_allreduce_hierarchical;
 extern const struct spr_algorithm spr_reduce_scatter_direct, spr_allgather_direct;
 extern const struct spr_algorithm spr_broadcast_direct, spr_broadcast_flat;
 extern const struct spr_algorithm spr_barrier_dissemination;

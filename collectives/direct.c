@@ -32,44 +32,35 @@ static size_t chunk_length(const struct spr_direct *d, int owner, uint32_t c)
     return spr_min_size(d->chunk, spr_direct_segment_length(d, owner) - c * d->chunk);
 }
 
-static const char *source(const spr_request *rq, int owner, uint32_t c)
+static const char *source(const struct spr_direct *d, int owner, uint32_t c)
 {
-    const struct spr_direct *d = rq->state;
-
-    return (const char *)rq->plan.send +
-           (spr_direct_segment_start(d, owner) + c * d->chunk) * d->element;
+    return d->send + (spr_direct_segment_start(d, owner) + c * d->chunk) * d->element;
 }
 
-/* A reduce_scatter's result is the own segment alone. */
-static char *target(const spr_request *rq, int owner, uint32_t c)
+static char *target(const struct spr_direct *d, int owner, uint32_t c)
 {
-    const struct spr_direct *d = rq->state;
-    size_t start = d->gather ? spr_direct_segment_start(d, owner) : 0;
+    size_t start = d->own_alone ? 0 : spr_direct_segment_start(d, owner);
 
-    return (char *)rq->plan.recv + (start + c * d->chunk) * d->element;
+    return d->recv + (start + c * d->chunk) * d->element;
 }
 
 /* Step 1: contributions to the owners -----------------------------------------------------------
  */
 
 /* Does this rank send its part of the owner's segment? */
-static bool contributes(const spr_request *rq, int owner)
+static bool contributes(const struct spr_direct *d, int owner)
 {
-    const struct spr_direct *d = rq->state;
-
-    return owner != rq->comm->rank &&
-           (d->reduce || (d->scatter && rq->comm->rank == rq->plan.root));
+    return owner != d->group.rank && (d->reduce || (d->scatter && d->group.rank == d->root));
 }
 
-static void contribute(spr_request *rq)
+static void contribute(spr_request *rq, struct spr_direct *d)
 {
-    struct spr_direct *d = rq->state;
-    int size = rq->comm->size;
+    int size = d->group.size;
 
     for (int i = 1; i < size; i++) {
-        int owner = (rq->comm->rank + size - i) % size;
+        int owner = (d->group.rank + size - i) % size;
         struct spr_direct_peer *p = &d->peers[owner];
-        uint32_t chunks = contributes(rq, owner) ? spr_direct_segment_chunks(d, owner) : 0;
+        uint32_t chunks = contributes(d, owner) ? spr_direct_segment_chunks(d, owner) : 0;
         while (p->contributed < chunks) {
             uint32_t c = p->contributed;
             struct spr_out *out =
@@ -77,35 +68,35 @@ static void contribute(spr_request *rq)
             if (out->busy)
                 break;
             p->contributed++;
-            spr_post_send(rq, out, owner, c, source(rq, owner, c),
-                          chunk_length(d, owner, c) * d->element, d->eager);
+            spr_post_send(rq, out, spr_group_rank(&d->group, owner), d->step + c,
+                          source(d, owner, c), chunk_length(d, owner, c) * d->element, d->eager);
         }
     }
 }
 
 /* Ask for contributions: all of one chunk, then of the next, SPR_DIRECT_WINDOWS chunks ahead. */
-static void ask(spr_request *rq)
+static void ask(spr_request *rq, struct spr_direct *d)
 {
-    struct spr_direct *d = rq->state;
-    uint32_t size = (uint32_t)rq->comm->size, rank = (uint32_t)rq->comm->rank;
-    bool oldest = rq->comm->running.next == &rq->node;
+    uint32_t size = (uint32_t)d->group.size, rank = (uint32_t)d->group.rank;
+    bool oldest = d->first && rq->comm->running.next == &rq->node;
 
-    if (!d->reduce && (!d->scatter || rq->comm->rank == rq->plan.root))
+    if (!d->reduce && (!d->scatter || d->group.rank == d->root))
         return;
     while (d->wanted_chunk < d->own &&
            d->wanted_chunk < d->finished + (oldest ? SPR_DIRECT_WINDOWS : 1)) {
         uint32_t c = d->wanted_chunk;
-        uint32_t peer = d->reduce ? (rank + 1 + d->wanted_peer) % size : (uint32_t)rq->plan.root;
+        uint32_t peer = d->reduce ? (rank + 1 + d->wanted_peer) % size : (uint32_t)d->root;
         uint32_t slot = (c % SPR_DIRECT_WINDOWS) * size + peer;
-        char *into = d->reduce ? NULL : target(rq, (int)rank, c);
+        char *into = d->reduce ? NULL : target(d, (int)rank, c);
         if (d->reduce && !oldest && size > 1) {
             into = d->staging[slot] = spr_comm_buffer_get(rq->comm);
             if (!into)
                 return; /* when it is the oldest it needs none */
         }
         if (size > 1)
-            spr_post_receive(rq, &d->contributions[slot], (int)peer, c, into,
-                             chunk_length(d, (int)rank, c) * d->element, d->eager);
+            spr_post_receive(rq, &d->contributions[slot], spr_group_rank(&d->group, (int)peer),
+                             d->step + c, into, chunk_length(d, (int)rank, c) * d->element,
+                             d->eager);
         if (++d->wanted_peer >= (d->reduce ? size - 1 : 1)) {
             d->wanted_peer = 0;
             d->wanted_chunk++;
@@ -114,27 +105,27 @@ static void ask(spr_request *rq)
 }
 
 /* The contribution of `from` to chunk c, or NULL when it has not arrived. */
-static const void *contribution(spr_request *rq, int from, uint32_t c, struct spr_in **in)
+static const void *contribution(spr_request *rq, struct spr_direct *d, int from, uint32_t c,
+                                struct spr_in **in)
 {
-    struct spr_direct *d = rq->state;
-    size_t bytes = chunk_length(d, rq->comm->rank, c) * d->element;
+    size_t bytes = chunk_length(d, d->group.rank, c) * d->element;
 
     *in = NULL;
-    if (from == rq->comm->rank)
-        return source(rq, from, c);
-    *in = &d->contributions[(c % SPR_DIRECT_WINDOWS) * (uint32_t)rq->comm->size + (uint32_t)from];
+    if (from == d->group.rank)
+        return source(d, from, c);
+    *in = &d->contributions[(c % SPR_DIRECT_WINDOWS) * (uint32_t)d->group.size + (uint32_t)from];
     if ((*in)->state != SPR_IN_ARRIVED)
         return NULL;
     if ((*in)->recv.bytes != bytes) {
-        spr_comm_fail(rq->comm, SPR_ERR_PROTO, from, -1, "sent a chunk of another size");
+        spr_comm_fail(rq->comm, SPR_ERR_PROTO, spr_group_rank(&d->group, from), -1,
+                      "sent a chunk of another size");
         return NULL;
     }
     return (*in)->recv.data;
 }
 
-static void release(spr_request *rq, struct spr_in *in)
+static void release(spr_request *rq, struct spr_direct *d, struct spr_in *in)
 {
-    struct spr_direct *d = rq->state;
     size_t slot = (size_t)(in - d->contributions);
 
     spr_in_release(in);
@@ -144,51 +135,49 @@ static void release(spr_request *rq, struct spr_in *in)
 
 /* Add the next contribution to chunk `finished`, the first two at once: each byte is read once, and
  * the last sum goes to its place. False: one has not arrived. */
-static bool add_next(spr_request *rq)
+static bool add_next(spr_request *rq, struct spr_direct *d)
 {
-    struct spr_direct *d = rq->state;
-    const struct spr_plan *plan = &rq->plan;
-    int size = rq->comm->size, rank = d->next_rank;
-    const struct spr_reduce_two two = {plan->dtype, plan->op, rank == 1, rank == size - 1, size};
-    size_t n = chunk_length(d, rq->comm->rank, d->finished);
-    void *out = two.last ? target(rq, rq->comm->rank, d->finished) : d->accumulator;
+    int size = d->group.size, rank = d->next_rank;
+    const struct spr_reduce_two two = {rq->plan.dtype, d->op, rank == 1, rank == size - 1,
+                                       d->divisor};
+    size_t n = chunk_length(d, d->group.rank, d->finished);
+    void *out = two.last ? target(d, d->group.rank, d->finished) : d->accumulator;
     const void *a = d->accumulator, *b;
     struct spr_in *in_a = NULL, *in_b;
 
-    b = contribution(rq, rank, d->finished, &in_b);
+    b = contribution(rq, d, rank, d->finished, &in_b);
     if (b && two.first)
-        a = contribution(rq, 0, d->finished, &in_a);
+        a = contribution(rq, d, 0, d->finished, &in_a);
     if (!a || !b)
         return false;
     spr_reduce_two(&two, out, a, b, n);
     if (in_a)
-        release(rq, in_a);
+        release(rq, d, in_a);
     if (in_b)
-        release(rq, in_b);
+        release(rq, d, in_b);
     return true;
 }
 
 /* Add what has arrived, strictly in rank order. */
-static void sum(spr_request *rq)
+static void sum(spr_request *rq, struct spr_direct *d)
 {
-    struct spr_direct *d = rq->state;
-    const struct spr_plan *plan = &rq->plan;
+    spr_dtype dtype = rq->plan.dtype;
     uint64_t begin = spr_now_ns(rq->comm->clock);
 
     while (d->finished < d->own) {
-        for (; d->next_rank < rq->comm->size; d->next_rank++)
-            if (!add_next(rq))
+        for (; d->next_rank < d->group.size; d->next_rank++)
+            if (!add_next(rq, d))
                 goto out;
-        if (rq->comm->size == 1) {
+        if (d->group.size == 1) {
             size_t n = chunk_length(d, 0, d->finished);
-            spr_reduce_load(plan->dtype, d->accumulator, source(rq, 0, d->finished), n);
-            spr_reduce_store(plan->dtype, plan->op, target(rq, 0, d->finished), d->accumulator, n,
-                             1);
+            spr_reduce_load(dtype, d->accumulator, source(d, 0, d->finished), n);
+            spr_reduce_store(dtype, d->op, target(d, 0, d->finished), d->accumulator, n,
+                             d->divisor);
         }
         if (d->crc) /* while it is in the cache */
             d->crc[d->finished] =
-                spr_crc32c(0, target(rq, rq->comm->rank, d->finished),
-                           chunk_length(d, rq->comm->rank, d->finished) * d->element);
+                spr_crc32c(0, target(d, d->group.rank, d->finished),
+                           chunk_length(d, d->group.rank, d->finished) * d->element);
         d->next_rank = 1;
         d->finished++;
     }
@@ -197,14 +186,13 @@ out:
 }
 
 /* Broadcast's first step: our segment arrives from the root, into place. */
-static void take_from_root(spr_request *rq)
+static void take_from_root(spr_request *rq, struct spr_direct *d)
 {
-    struct spr_direct *d = rq->state;
 
     while (d->finished < d->own) {
         struct spr_in *in;
-        if (rq->comm->rank != rq->plan.root) {
-            if (!contribution(rq, rq->plan.root, d->finished, &in))
+        if (d->group.rank != d->root) {
+            if (!contribution(rq, d, d->root, d->finished, &in))
                 return;
             spr_in_release(in);
         }
@@ -216,22 +204,19 @@ static void take_from_root(spr_request *rq)
  */
 
 /* A broadcast's root has everything already. */
-static bool gathers(const spr_request *rq, int rank)
+static bool gathers(const struct spr_direct *d, int rank)
 {
-    const struct spr_direct *d = rq->state;
-
-    return d->gather && !(d->scatter && rank == rq->plan.root);
+    return d->gather && !(d->scatter && rank == d->root);
 }
 
-static void spread(spr_request *rq)
+static void spread(spr_request *rq, struct spr_direct *d)
 {
-    struct spr_direct *d = rq->state;
-    int size = rq->comm->size;
+    int size = d->group.size;
 
     for (int i = 1; i < size; i++) {
-        int peer = (rq->comm->rank + size - i) % size;
+        int peer = (d->group.rank + size - i) % size;
         struct spr_direct_peer *p = &d->peers[peer];
-        uint32_t ready = gathers(rq, peer) ? d->finished : 0;
+        uint32_t ready = gathers(d, peer) ? d->finished : 0;
         while (p->spread < ready) {
             uint32_t c = p->spread;
             struct spr_out *out =
@@ -241,26 +226,27 @@ static void spread(spr_request *rq)
             p->spread++;
             out->send.crc_known = d->crc;
             out->send.crc = d->crc ? d->crc[c] : 0;
-            spr_post_send(rq, out, peer, SPREAD_STEP | c, target(rq, rq->comm->rank, c),
-                          chunk_length(d, rq->comm->rank, c) * d->element, d->eager);
+            spr_post_send(rq, out, spr_group_rank(&d->group, peer), SPREAD_STEP | (d->step + c),
+                          target(d, d->group.rank, c),
+                          chunk_length(d, d->group.rank, c) * d->element, d->eager);
         }
     }
 }
 
 /* Take arrived chunks of one owner off its slots. False: it sent something else. */
-static bool gather_arrived(spr_request *rq, int owner)
+static bool gather_arrived(spr_request *rq, struct spr_direct *d, int owner)
 {
-    struct spr_direct *d = rq->state;
     struct spr_direct_peer *p = &d->peers[owner];
 
     while (p->gathered < p->expected) {
         uint32_t c = p->gathered;
         struct spr_in *in =
-            &d->from_owner[(c % SPR_DIRECT_AHEAD) * (uint32_t)rq->comm->size + (uint32_t)owner];
+            &d->from_owner[(c % SPR_DIRECT_AHEAD) * (uint32_t)d->group.size + (uint32_t)owner];
         if (in->state != SPR_IN_ARRIVED)
             break;
         if (in->recv.bytes != chunk_length(d, owner, c) * d->element) {
-            spr_comm_fail(rq->comm, SPR_ERR_PROTO, owner, -1, "sent a chunk of another size");
+            spr_comm_fail(rq->comm, SPR_ERR_PROTO, spr_group_rank(&d->group, owner), -1,
+                          "sent a chunk of another size");
             return false;
         }
         spr_in_release(in);
@@ -269,25 +255,24 @@ static bool gather_arrived(spr_request *rq, int owner)
     return true;
 }
 
-static bool gather(spr_request *rq)
+static bool gather(spr_request *rq, struct spr_direct *d)
 {
-    struct spr_direct *d = rq->state;
-    int size = rq->comm->size;
+    int size = d->group.size;
     bool all = true;
 
-    if (!gathers(rq, rq->comm->rank))
+    if (!gathers(d, d->group.rank))
         return true;
     for (int i = 1; i < size; i++) {
-        int owner = (rq->comm->rank + i) % size;
+        int owner = (d->group.rank + i) % size;
         struct spr_direct_peer *p = &d->peers[owner];
         uint32_t chunks = spr_direct_segment_chunks(d, owner);
-        if (!gather_arrived(rq, owner))
+        if (!gather_arrived(rq, d, owner))
             return false;
         while (p->expected < chunks && p->expected < p->gathered + SPR_DIRECT_AHEAD) {
             uint32_t c = p->expected++;
             spr_post_receive(
                 rq, &d->from_owner[(c % SPR_DIRECT_AHEAD) * (uint32_t)size + (uint32_t)owner],
-                owner, SPREAD_STEP | c, target(rq, owner, c),
+                spr_group_rank(&d->group, owner), SPREAD_STEP | (d->step + c), target(d, owner, c),
                 chunk_length(d, owner, c) * d->element, d->eager);
         }
         all &= p->gathered == chunks;
@@ -295,33 +280,38 @@ static bool gather(spr_request *rq)
     return all;
 }
 
-static bool all_sent(const spr_request *rq)
+static bool all_sent(const struct spr_direct *d)
 {
-    const struct spr_direct *d = rq->state;
-
-    for (int r = 0; r < rq->comm->size; r++) {
-        if (r == rq->comm->rank)
+    for (int r = 0; r < d->group.size; r++) {
+        if (r == d->group.rank)
             continue;
-        if (contributes(rq, r) && d->peers[r].contributed < spr_direct_segment_chunks(d, r))
+        if (contributes(d, r) && d->peers[r].contributed < spr_direct_segment_chunks(d, r))
             return false;
-        if (gathers(rq, r) && d->peers[r].spread < d->own)
+        if (gathers(d, r) && d->peers[r].spread < d->own)
             return false;
     }
     return true;
 }
 
-bool spr_direct_advance(spr_request *rq)
+bool spr_direct_go_on(spr_request *rq, struct spr_direct *d)
 {
-    struct spr_direct *d = rq->state;
     bool gathered;
 
     if (d->reduce)
-        sum(rq);
+        sum(rq, d);
     else if (d->scatter)
-        take_from_root(rq);
-    ask(rq);
-    spread(rq);
-    contribute(rq);
-    gathered = gather(rq);
-    return gathered && d->finished == d->own && all_sent(rq);
+        take_from_root(rq, d);
+    ask(rq, d);
+    spread(rq, d);
+    contribute(rq, d);
+    gathered = gather(rq, d);
+    return gathered && d->finished == d->own && all_sent(d);
+}
+
+bool spr_direct_is_idle(const struct spr_direct *d)
+{
+    for (int i = 0; i < SPR_DIRECT_AHEAD * d->group.size; i++)
+        if (d->to_owner[i].busy || d->to_all[i].busy)
+            return false;
+    return true;
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * State of the direct algorithms, shared by direct.c (the two steps) and direct_start.c (which
- * collective takes which of them).
+ * State of the direct algorithms, shared by direct.c (the two steps), direct_start.c (which
+ * collective takes which of them) and hierarchical.c (which does so host by host).
  */
 #ifndef SPR_COLLECTIVES_DIRECT_H
 #define SPR_COLLECTIVES_DIRECT_H
 
 #include "collectives/collective.h"
+#include "collectives/topology.h"
 
 /* Chunks of the own segment whose contributions may be on their way or waiting for their turn. Only
  * the oldest operation lets them wait in the transport's memory; a later one might hold it for as
@@ -24,9 +25,20 @@ struct spr_direct_peer {
 };
 
 struct spr_direct {
+    /* Set by the caller: */
+    struct spr_group group;
+    const char *send;
+    char *recv;
+    spr_op op;
+    int divisor;   /* of an average */
+    int root;      /* in the group */
+    uint32_t step; /* the number of its first message */
+    bool first;    /* nothing that was posted earlier in its request waits for messages */
     bool reduce, scatter, gather; /* scatter: broadcast's first step, from the root */
+    bool own_alone;               /* recv has room for the own segment only */
     size_t segment, total;        /* elements; all segments but the last are equally long */
-    size_t chunk, element;        /* elements; bytes */
+    /* Its own: */
+    size_t chunk, element; /* elements; bytes */
     bool eager;
     uint32_t own;      /* chunks of our segment */
     uint32_t finished; /* of these, summed and stored */
@@ -39,6 +51,7 @@ struct spr_direct {
     struct spr_out *to_owner; /* [SPR_DIRECT_AHEAD][size] */
     struct spr_out *to_all;   /* [SPR_DIRECT_AHEAD][size] */
     uint32_t *crc;            /* of the own segment's chunks, for several peers; or NULL */
+    uint32_t crc_room;
     struct spr_in *from_owner; /* [SPR_DIRECT_AHEAD][size] */
 };
 
@@ -57,7 +70,19 @@ static inline uint32_t spr_direct_segment_chunks(const struct spr_direct *d, int
     return (uint32_t)spr_div_ceil(spr_direct_segment_length(d, owner), d->chunk);
 }
 
-/* As the algorithm's. */
-bool spr_direct_advance(spr_request *rq);
+/*
+ * For an algorithm that consists of such: it fills in what is set by the caller, takes memory for
+ * it once, and begins. It may set up the next work, for the same group and no longer segments, and
+ * begin again when nothing of the last one is under way.
+ */
+/* False: no memory. */
+bool spr_direct_make(spr_request *rq, struct spr_direct *d);
+void spr_direct_begin(spr_request *rq, struct spr_direct *d);
+/* True: all results are in place, nothing more will be posted. */
+bool spr_direct_go_on(spr_request *rq, struct spr_direct *d);
+/* All that it has sent has left. */
+bool spr_direct_is_idle(const struct spr_direct *d);
+/* Gives back what has arrived. */
+void spr_direct_end(spr_request *rq, struct spr_direct *d);
 
 #endif

@@ -2,6 +2,7 @@
  *
  * Which collective takes which steps of direct.c, in what segments and chunks.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "collectives/direct.h"
@@ -15,7 +16,7 @@
 
 static void choose_chunk(struct spr_direct *d, const spr_comm *comm)
 {
-    size_t peers = (size_t)spr_max_size((size_t)comm->size - 1, 1);
+    size_t peers = (size_t)spr_max_size((size_t)d->group.size - 1, 1);
     size_t most = spr_min_size(SPR_CHUNK_BYTES, STAGING_BYTES / (SPR_DIRECT_WINDOWS * peers));
     size_t bytes = spr_div_ceil(d->segment * d->element, CHUNKS_PER_SEGMENT);
 
@@ -26,26 +27,25 @@ static void choose_chunk(struct spr_direct *d, const spr_comm *comm)
         !d->scatter && spr_min_size(d->chunk, d->segment) * d->element <= comm->options.eager_bytes;
 }
 
-static spr_status start(spr_request *rq, bool reduce, bool scatter, bool gather_results,
-                        size_t total, size_t segment)
+void spr_direct_begin(spr_request *rq, struct spr_direct *d)
 {
-    size_t size = (size_t)rq->comm->size;
-    size_t accumulator_size = spr_reduce_acc_size(rq->plan.dtype);
-    struct spr_direct *d = spr_arena_alloc(&rq->arena, sizeof *d);
-
-    if (!d)
-        return SPR_ERR_NOMEM;
-    rq->state = d;
-    d->reduce = reduce;
-    d->scatter = scatter;
-    d->gather = gather_results;
-    d->total = total;
-    d->segment = segment;
     d->element = spr_dtype_size(rq->plan.dtype);
     choose_chunk(d, rq->comm);
-    d->own = spr_direct_segment_chunks(d, rq->comm->rank);
-    d->finished = reduce || scatter ? 0 : d->own;
+    d->own = spr_direct_segment_chunks(d, d->group.rank);
+    d->finished = d->reduce || d->scatter ? 0 : d->own;
     d->next_rank = 1;
+    d->wanted_chunk = d->wanted_peer = 0;
+    assert(!d->crc || d->own <= d->crc_room);
+    if (d->peers)
+        memset(d->peers, 0, (size_t)d->group.size * sizeof *d->peers);
+}
+
+bool spr_direct_make(spr_request *rq, struct spr_direct *d)
+{
+    size_t size = (size_t)d->group.size;
+    size_t accumulator_size = spr_reduce_acc_size(rq->plan.dtype);
+
+    spr_direct_begin(rq, d);
     d->peers = spr_arena_alloc(&rq->arena, size * sizeof *d->peers);
     d->contributions =
         spr_arena_alloc(&rq->arena, SPR_DIRECT_WINDOWS * size * sizeof *d->contributions);
@@ -53,28 +53,57 @@ static spr_status start(spr_request *rq, bool reduce, bool scatter, bool gather_
     d->to_owner = spr_arena_alloc(&rq->arena, SPR_DIRECT_AHEAD * size * sizeof *d->to_owner);
     d->to_all = spr_arena_alloc(&rq->arena, SPR_DIRECT_AHEAD * size * sizeof *d->to_all);
     d->from_owner = spr_arena_alloc(&rq->arena, SPR_DIRECT_AHEAD * size * sizeof *d->from_owner);
-    d->accumulator = reduce ? spr_arena_buffer(&rq->arena, d->chunk * accumulator_size) : d;
-    if (reduce && gather_results && spr_channel_checksums(&rq->comm->channel)) {
-        d->crc = spr_arena_alloc(&rq->arena, spr_max_size(d->own, 1) * sizeof *d->crc);
+    d->accumulator = d->reduce ? spr_arena_buffer(&rq->arena, d->chunk * accumulator_size) : d;
+    if (d->reduce && d->gather && spr_channel_checksums(&rq->comm->channel)) {
+        /* A shorter segment may fall into one more than asked for. */
+        d->crc_room = (uint32_t)spr_max_size(d->own, CHUNKS_PER_SEGMENT + 1);
+        d->crc = spr_arena_alloc(&rq->arena, d->crc_room * sizeof *d->crc);
         if (!d->crc)
-            return SPR_ERR_NOMEM;
+            return false;
     }
-    if (!d->peers || !d->contributions || !d->staging || !d->to_owner || !d->to_all ||
-        !d->from_owner || !d->accumulator)
-        return SPR_ERR_NOMEM;
-    return SPR_OK;
+    return d->peers && d->contributions && d->staging && d->to_owner && d->to_all &&
+           d->from_owner && d->accumulator;
 }
 
-static void cleanup(spr_request *rq)
+void spr_direct_end(spr_request *rq, struct spr_direct *d)
 {
-    struct spr_direct *d = rq->state;
-    size_t size = (size_t)rq->comm->size;
+    size_t size = (size_t)d->group.size;
 
     spr_in_release_all(d->contributions, SPR_DIRECT_WINDOWS * size);
     for (size_t i = 0; i < SPR_DIRECT_WINDOWS * size; i++)
         spr_comm_buffer_put(rq->comm, d->staging[i]);
     spr_in_release_all(d->from_owner, SPR_DIRECT_AHEAD * size);
 }
+
+/* All ranks of the communicator, as one group. */
+static spr_status start(spr_request *rq, bool reduce, bool scatter, bool gather_results,
+                        size_t total, size_t segment)
+{
+    const struct spr_plan *plan = &rq->plan;
+    struct spr_direct *d = spr_arena_alloc(&rq->arena, sizeof *d);
+
+    if (!d)
+        return SPR_ERR_NOMEM;
+    rq->state = d;
+    *d = (struct spr_direct){.group = {NULL, rq->comm->size, rq->comm->rank},
+                             .send = plan->send,
+                             .recv = plan->recv,
+                             .op = plan->op,
+                             .divisor = rq->comm->size,
+                             .root = plan->root,
+                             .first = true,
+                             .reduce = reduce,
+                             .scatter = scatter,
+                             .gather = gather_results,
+                             .own_alone = !gather_results,
+                             .total = total,
+                             .segment = segment};
+    return spr_direct_make(rq, d) ? SPR_OK : SPR_ERR_NOMEM;
+}
+
+static bool advance(spr_request *rq) { return spr_direct_go_on(rq, rq->state); }
+
+static void cleanup(spr_request *rq) { spr_direct_end(rq, rq->state); }
 
 static bool always(const struct spr_plan *plan, int size)
 {
@@ -139,20 +168,32 @@ static spr_status start_broadcast(spr_request *rq)
     return SPR_OK;
 }
 
-const struct spr_algorithm spr_allreduce_direct = {
-    SPR_C_ALLREDUCE,    "direct", "2 steps, 2(P-1)/P n bytes, canonical", always, start_allreduce,
-    spr_direct_advance, cleanup};
-const struct spr_algorithm spr_reduce_scatter_direct = {SPR_C_REDUCE_SCATTER,
-                                                        "direct",
-                                                        "1 step, (P-1) n bytes, canonical",
-                                                        always,
-                                                        start_reduce_scatter,
-                                                        spr_direct_advance,
-                                                        cleanup};
-const struct spr_algorithm spr_allgather_direct = {
-    SPR_C_ALLGATHER,    "direct", "1 step, (P-1) n bytes", always, start_allgather,
-    spr_direct_advance, cleanup};
+const struct spr_algorithm spr_allreduce_direct = {.collective = SPR_C_ALLREDUCE,
+                                                   .name = "direct",
+                                                   .cost = "2 steps, 2(P-1)/P n bytes, canonical",
+                                                   .usable = always,
+                                                   .start = start_allreduce,
+                                                   .advance = advance,
+                                                   .cleanup = cleanup};
+const struct spr_algorithm spr_reduce_scatter_direct = {.collective = SPR_C_REDUCE_SCATTER,
+                                                        .name = "direct",
+                                                        .cost = "1 step, (P-1) n bytes, canonical",
+                                                        .usable = always,
+                                                        .start = start_reduce_scatter,
+                                                        .advance = advance,
+                                                        .cleanup = cleanup};
+const struct spr_algorithm spr_allgather_direct = {.collective = SPR_C_ALLGATHER,
+                                                   .name = "direct",
+                                                   .cost = "1 step, (P-1) n bytes",
+                                                   .usable = always,
+                                                   .start = start_allgather,
+                                                   .advance = advance,
+                                                   .cleanup = cleanup};
 const struct spr_algorithm spr_broadcast_direct = {
-    SPR_C_BROADCAST, "direct",        "2 steps, scatter and allgather, 2(P-1)/P n bytes",
-    always,          start_broadcast, spr_direct_advance,
-    cleanup};
+    .collective = SPR_C_BROADCAST,
+    .name = "direct",
+    .cost = "2 steps, scatter and allgather, 2(P-1)/P n bytes",
+    .usable = always,
+    .start = start_broadcast,
+    .advance = advance,
+    .cleanup = cleanup};

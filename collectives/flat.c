@@ -167,10 +167,18 @@ static bool advance_broadcast(spr_request *rq)
 }
 
 const struct spr_algorithm spr_allreduce_flat = {
-    SPR_C_ALLREDUCE, "flat",          "1 step, (P-1) n bytes, canonical; small vectors",
-    one_message,     start_allreduce, advance_allreduce,
-    cleanup};
+    .collective = SPR_C_ALLREDUCE,
+    .name = "flat",
+    .cost = "1 step, (P-1) n bytes, canonical; small vectors",
+    .usable = one_message,
+    .start = start_allreduce,
+    .advance = advance_allreduce,
+    .cleanup = cleanup};
 const struct spr_algorithm spr_broadcast_flat = {
-    SPR_C_BROADCAST, "flat",          "1 step, (P-1) n bytes at the root; small vectors",
-    one_message,     start_broadcast, advance_broadcast,
-    cleanup};
+    .collective = SPR_C_BROADCAST,
+    .name = "flat",
+    .cost = "1 step, (P-1) n bytes at the root; small vectors",
+    .usable = one_message,
+    .start = start_broadcast,
+    .advance = advance_broadcast,
+    .cleanup = cleanup};

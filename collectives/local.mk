@@ -29,6 +29,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/grow_members.c \
 	collectives/grow_state.c \
 	collectives/halves.c \
+	collectives/hierarchical.c \
 	collectives/links.c \
 	collectives/membership.c \
 	collectives/membership.h \

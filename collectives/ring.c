@@ -165,5 +165,11 @@ static void cleanup(spr_request *rq)
 }
 
 const struct spr_algorithm spr_allreduce_ring = {
-    SPR_C_ALLREDUCE, "ring", "2(P-1) steps, 2(P-1)/P n bytes to one neighbour", usable, start,
-    advance,         cleanup};
+    .collective = SPR_C_ALLREDUCE,
+    .name = "ring",
+    .cost = "2(P-1) steps, 2(P-1)/P n bytes to one neighbour",
+    .usable = usable,
+    .start = start,
+    .advance = advance,
+    .cleanup = cleanup,
+    .reorders = true};

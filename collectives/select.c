@@ -7,12 +7,12 @@
 
 #include "collectives/collective.h"
 
-/* In order of preference: "auto" takes the first that is usable and fits the size. */
+/* In order of preference: "auto" takes the first that is usable and fits. */
 static const struct spr_algorithm *const table[] = {
-    &spr_allreduce_flat,        &spr_allreduce_direct,      &spr_allreduce_ring,
-    &spr_reduce_scatter_direct, &spr_allgather_direct,      &spr_broadcast_flat,
-    &spr_broadcast_direct,      &spr_barrier_dissemination, &spr_sparse_hierarchical,
-    &spr_sparse_direct,         &spr_sendrecv_direct,
+    &spr_allreduce_flat,      &spr_allreduce_hierarchical, &spr_allreduce_direct,
+    &spr_allreduce_ring,      &spr_reduce_scatter_direct,  &spr_allgather_direct,
+    &spr_broadcast_flat,      &spr_broadcast_direct,       &spr_barrier_dissemination,
+    &spr_sparse_hierarchical, &spr_sparse_direct,          &spr_sendrecv_direct,
 };
 
 static bool fits(const struct spr_comm *comm, const struct spr_plan *plan,
@@ -22,7 +22,7 @@ static bool fits(const struct spr_comm *comm, const struct spr_plan *plan,
 
     if (a == &spr_allreduce_flat || a == &spr_broadcast_flat)
         return bytes <= comm->options.eager_bytes;
-    if (a == &spr_sparse_hierarchical)
+    if (a == &spr_allreduce_hierarchical || a == &spr_sparse_hierarchical)
         return spr_topology_has_levels(&comm->topology, comm->size);
     return true;
 }
@@ -42,15 +42,20 @@ const struct spr_algorithm *spr_algorithm_select(const struct spr_comm *comm,
 
     for (size_t i = 0; i < SPR_ARRAY_LEN(table); i++) {
         const struct spr_algorithm *a = table[i];
-        if (a->collective != plan->collective || !a->usable(plan, comm->size))
+        if (a->collective != plan->collective || !a->usable(plan, comm->size) ||
+            (a->reorders && comm->options.determinism == SPR_DETERMINISM_CANONICAL))
             continue;
         if (any ? fits(comm, plan, a) : !strcmp(name, a->name))
             return is_empty(plan, comm->size) ? &spr_empty : a;
         snprintf(names + strlen(names), sizeof names - strlen(names), " %s", a->name);
     }
-    spr_error_set(error, SPR_ERR_INVALID, comm->rank, "no algorithm '%s' for %s of %s; there is:%s",
-                  any ? "auto" : name, spr_collective_names[plan->collective],
-                  spr_dtype_name(plan->dtype), names);
+    spr_error_set(error, SPR_ERR_INVALID, comm->rank,
+                  "no algorithm '%s' for %s of %s%s; there is:%s", any ? "auto" : name,
+                  spr_collective_names[plan->collective], spr_dtype_name(plan->dtype),
+                  comm->options.determinism == SPR_DETERMINISM_CANONICAL
+                      ? " with SPARRING_DETERMINISM=canonical"
+                      : "",
+                  names);
     return NULL;
 }
 

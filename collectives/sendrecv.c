@@ -136,5 +136,10 @@ static void cleanup(spr_request *rq)
     spr_barrier_cleanup(&s->barrier);
 }
 
-const struct spr_algorithm spr_sendrecv_direct = {
-    SPR_C_SENDRECV, "direct", "1 step, n bytes", always, start, advance, cleanup};
+const struct spr_algorithm spr_sendrecv_direct = {.collective = SPR_C_SENDRECV,
+                                                  .name = "direct",
+                                                  .cost = "1 step, n bytes",
+                                                  .usable = always,
+                                                  .start = start,
+                                                  .advance = advance,
+                                                  .cleanup = cleanup};

@@ -371,10 +371,11 @@ const struct spr_algorithm spr_sparse_hierarchical = {
     .start = spr_sparse_start,
     .advance = advance,
     .cleanup = spr_sparse_cleanup};
-const struct spr_algorithm spr_sparse_direct = {SPR_C_SPARSE_ALLREDUCE,
-                                                "direct",
-                                                "2 steps, (P-1)/P (k + U) entries, canonical",
-                                                usable,
-                                                spr_sparse_start,
-                                                advance,
-                                                spr_sparse_cleanup};
+const struct spr_algorithm spr_sparse_direct = {.collective = SPR_C_SPARSE_ALLREDUCE,
+                                                .name = "direct",
+                                                .cost =
+                                                    "2 steps, (P-1)/P (k + U) entries, canonical",
+                                                .usable = usable,
+                                                .start = spr_sparse_start,
+                                                .advance = advance,
+                                                .cleanup = spr_sparse_cleanup};

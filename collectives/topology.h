@@ -13,6 +13,17 @@
 
 #include <stdbool.h>
 
+/* Some of the ranks, which do a part of a collective among themselves. */
+struct spr_group {
+    const int *ranks; /* [size]; NULL: all, in order */
+    int size, rank;   /* how many; which of them this one is */
+};
+
+static inline int spr_group_rank(const struct spr_group *g, int i)
+{
+    return g->ranks ? g->ranks[i] : i;
+}
+
 struct spr_topology {
     int *identity; /* [world] of a rank at the start: the first one on its host */
     int hosts;

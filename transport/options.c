@@ -3,6 +3,7 @@
 
 static const char *const progress_choices[] = {"thread", "caller", NULL};
 static const char *const crc_choices[] = {"no", "yes", "auto", NULL};
+static const char *const determinism_choices[] = {"run", "canonical", NULL};
 static const char *const connect_choices[] = {"auto", "cm", "socket", NULL};
 
 #ifndef SPR_PKGLIBEXECDIR
@@ -30,6 +31,8 @@ const struct spr_opt spr_options_table[] = {
      FIELD(insecure), NULL, 0, 0},
     {"crc", "auto", "checksum of every payload; auto: on TCP between hosts only", SPR_OPT_ENUM,
      FIELD(crc), crc_choices, 0, 0},
+    {"determinism", "run", "run: bits of a sum may depend on who shares a host; canonical: not",
+     SPR_OPT_ENUM, FIELD(determinism), determinism_choices, 0, 0},
     {"check_finite", "no", "fail when an input has a NaN or an infinity, with its rank and index",
      SPR_OPT_BOOL, FIELD(check_finite), NULL, 0, 0},
     {"eager", "8K", "messages up to this size are sent without waiting for a grant", SPR_OPT_SIZE,

@@ -12,6 +12,8 @@
 
 /* auto: not inside a host, where the bytes never leave memory. */
 enum { SPR_CRC_NO, SPR_CRC_YES, SPR_CRC_AUTO };
+/* run: the same bits in each run of the same world on the same hosts; canonical: on any hosts. */
+enum { SPR_DETERMINISM_RUN, SPR_DETERMINISM_CANONICAL };
 enum { SPR_CONNECT_AUTO, SPR_CONNECT_CM, SPR_CONNECT_SOCKET };
 
 struct spr_options {
@@ -26,6 +28,7 @@ struct spr_options {
     int crc;                    /* payload CRC on TCP: SPR_CRC_... */
     size_t eager_bytes;         /* messages up to this are sent without a grant */
     size_t eager_window;        /* unconsumed eager bytes per link */
+    int determinism;            /* of sums: SPR_DETERMINISM_... */
     bool check_finite;          /* inputs must be finite */
     double spin_s;              /* poll this long before sleeping, when CPUs suffice */
     size_t zerocopy_bytes;      /* SEND_ZC from this size, off-host only; inf = never */

@@ -71,7 +71,8 @@ static void run_dense(struct work *w, spr_dtype dtype, size_t count)
         spr_call_options options = SPR_CALL_OPTIONS_INIT;
         options.algorithm = spr_algorithm_name("allreduce", a);
         if ((!strcmp(options.algorithm, "flat") && bytes > 65536) ||
-            (!strcmp(options.algorithm, "ring") && dtype == SPR_BF16))
+            ((!strcmp(options.algorithm, "ring") || !strcmp(options.algorithm, "hierarchical")) &&
+             dtype == SPR_BF16))
             continue;
         fill(w, dtype, count, count);
         RANK_CHECK(!spr_allreduce(w->comm, w->in, w->out, count, dtype, SPR_SUM, &options));

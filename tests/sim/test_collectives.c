@@ -14,6 +14,7 @@
 
 #include "base/rng.h"
 #include "base/util.h"
+#include "collectives/comm.h"
 #include "tests/reference.h"
 #include "tests/sim/world.h"
 
@@ -125,7 +126,7 @@ static void allreduce_is_right_for_all_algorithms_types_and_sizes(void **state)
             const char *name = spr_algorithm_name("allreduce", a);
             for (spr_dtype t = 0; t < SPR_DTYPE_COUNT; t++) {
                 bool half = t == SPR_FP16 || t == SPR_BF16;
-                if (half && !strcmp(name, "ring"))
+                if (half && (!strcmp(name, "ring") || !strcmp(name, "hierarchical")))
                     continue;
                 for (spr_op op = 0; op < SPR_OP_COUNT; op++)
                     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
@@ -135,6 +136,92 @@ static void allreduce_is_right_for_all_algorithms_types_and_sizes(void **state)
         }
         world_destroy(&w);
     }
+}
+
+/* Any ranks on any hosts. */
+static void draw_hosts(struct world *w, struct spr_rng *rng)
+{
+    int host[WORLD_MAX];
+
+    for (int r = 0; r < w->ranks; r++)
+        host[r] = (int)spr_rng_below(rng, 1 + (uint64_t)w->ranks / 2);
+    world_share_hosts(w, host);
+}
+
+/* One slice, and several, the last one short; one rank, and all, on a host. */
+static void hierarchical_allreduces_are_right_on_any_hosts(void **state)
+{
+    static const size_t n[] = {1, 63, 1000, 65536, 300001, 2500003};
+    struct spr_rng rng = {seed, 3};
+    struct world w;
+
+    (void)state;
+    for (int ranks = 1; ranks <= most_ranks(); ranks++) {
+        make(&w, ranks, 10e9);
+        for (int trial = 0; trial < 4; trial++)
+            for (size_t i = 0; i < SPR_ARRAY_LEN(n); i++) {
+                spr_dtype t = i % 2 ? SPR_FP32 : SPR_INT64;
+                if (n[i] > 65536 && (trial || ranks % 3))
+                    continue;
+                draw_hosts(&w, &rng);
+                check_allreduce(&w, "hierarchical", t, (spr_op)((i + (size_t)trial) % SPR_OP_COUNT),
+                                n[i], trial % 2, i);
+            }
+        world_destroy(&w);
+    }
+}
+
+/* Eight slices; the last one is a little shorter, and its segments fall into more chunks. */
+static void a_shorter_slice_may_have_more_chunks(void **state)
+{
+    static const int host[] = {0, 0, 1, 2};
+    struct world w;
+
+    (void)state;
+    make(&w, 4, 0);
+    world_share_hosts(&w, host);
+    check_allreduce(&w, "hierarchical", SPR_FP32, SPR_SUM, 2100737, true, 1);
+    world_destroy(&w);
+}
+
+static void sum_with(struct world *w, struct buffers *b, const char *algorithm, float *bits)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+
+    options.algorithm = algorithm;
+    post_sums(w, b, 20000, &options);
+    run_ok(w);
+    memcpy(bits, b->out[0], 80000);
+}
+
+static void hosts_show_in_the_bits_unless_they_must_not(void **state)
+{
+    static const int host[] = {0, 1, 0, 1, 1, 0};
+    static float direct[20000], hierarchical[20000], any[20000];
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    struct buffers b;
+    struct world w;
+
+    (void)state;
+    make(&w, 6, 10e9);
+    world_share_hosts(&w, host);
+    fill(&w, &b, SPR_FP32, 20000, 20000, 3);
+    sum_with(&w, &b, "direct", direct);
+    sum_with(&w, &b, "hierarchical", hierarchical);
+    sum_with(&w, &b, NULL, any);
+    assert_memory_equal(any, hierarchical, sizeof any);
+    assert_memory_not_equal(any, direct, sizeof any);
+    for (int r = 0; r < 6; r++)
+        w.comms[r]->options.determinism = SPR_DETERMINISM_CANONICAL;
+    sum_with(&w, &b, NULL, any);
+    assert_memory_equal(any, direct, sizeof any);
+    options.algorithm = "hierarchical";
+    assert_int_equal(spr_iallreduce(w.comms[0], b.in[0], b.out[0], 20000, SPR_FP32, SPR_SUM,
+                                    &options, &w.requests[0]),
+                     SPR_ERR_INVALID);
+    assert_non_null(strstr(spr_last_error(NULL), "with SPARRING_DETERMINISM=canonical; there is:"));
+    drop(&w, &b);
+    world_destroy(&w);
 }
 
 static void direct_and_flat_give_the_same_bits(void **state)
@@ -263,9 +350,10 @@ static void check_sparse(struct world *w, const char *algorithm, size_t n, doubl
                          SPR_OK);
     }
     run_ok(w);
-    /* The same bits as a dense allreduce of the same vectors. */
+    /* The same bits as a canonical dense allreduce of the same vectors. */
+    options.algorithm = "direct";
     for (int r = 0; r < w->ranks; r++)
-        spr_iallreduce(w->comms[r], dense[r], b.in[r], n, SPR_FP32, op, NULL, &w->requests[r]);
+        spr_iallreduce(w->comms[r], dense[r], b.in[r], n, SPR_FP32, op, &options, &w->requests[r]);
     run_ok(w);
     for (int r = 0; r < w->ranks; r++) {
         if (memcmp(b.out[r], b.in[r], n * 4))
@@ -307,16 +395,6 @@ static void sparse_equals_dense_bit_for_bit(void **state)
                     check_sparse(&w, "direct", n[i], density[d], d % 2 ? SPR_AVG : SPR_SUM);
         world_destroy(&w);
     }
-}
-
-/* Any ranks on any hosts. */
-static void draw_hosts(struct world *w, struct spr_rng *rng)
-{
-    int host[WORLD_MAX];
-
-    for (int r = 0; r < w->ranks; r++)
-        host[r] = (int)spr_rng_below(rng, 1 + (uint64_t)w->ranks / 2);
-    world_share_hosts(w, host);
 }
 
 static void hierarchical_sums_equal_dense_ones_bit_for_bit(void **state)
@@ -562,6 +640,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(allreduce_is_right_for_all_algorithms_types_and_sizes),
+        cmocka_unit_test(hierarchical_allreduces_are_right_on_any_hosts),
+        cmocka_unit_test(a_shorter_slice_may_have_more_chunks),
+        cmocka_unit_test(hosts_show_in_the_bits_unless_they_must_not),
         cmocka_unit_test(direct_and_flat_give_the_same_bits),
         cmocka_unit_test(reduce_scatter_and_allgather_are_right),
         cmocka_unit_test(broadcast_and_barrier_are_right),
