@@ -264,7 +264,9 @@ test_programs += tests/cli/test_sparring_vm
 tests_cli_test_sparring_vm_SOURCES = tests/cli/test_sparring_vm.c $(shell_line)
 tests_cli_test_sparring_vm_LDADD = $(CMOCKA_LIBS)
 test_programs += tests/cli/test_sparring_trace
+perf_line = tests/cli/perf_line.c tests/cli/perf_line.h $(shell_line)
 test_programs += tests/cli/test_sparring_perf
+tests_cli_test_sparring_perf_SOURCES = tests/cli/test_sparring_perf.c $(perf_line)
 tests_cli_test_sparring_perf_LDADD = $(CMOCKA_LIBS)
 test_scripts += tests/cli/test_compare.sh tests/cli/test_sparring_codec.sh
 

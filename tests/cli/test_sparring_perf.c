@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * sparring-perf as its users see it: each test runs a shell line in which $PERF is the program and
- * $RUN starts it as the ranks of a job.
+ * sparring-perf as its users see it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,95 +12,7 @@
 
 #include <cmocka.h>
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-enum { TEXT_BYTES = 64 * 1024, MAX_ROWS = 64 };
-
-/* What the last run() gave. */
-static struct {
-    int code;
-    char output[TEXT_BYTES];
-    char error[TEXT_BYTES];
-} result;
-
-/* A row of the table. */
-struct row {
-    size_t size, count;
-    char type[16], op[16], algorithm[32], density[16], ratio[16];
-    double time_us, p50_us, p99_us;
-    char algbw[16], busbw[16], wirebw[16], wrong[16], relerr[16];
-};
-static struct row rows[MAX_ROWS];
-static size_t row_count;
-
-static void read_back(int fd, char *text)
-{
-    ssize_t got = pread(fd, text, TEXT_BYTES - 1, 0);
-    text[got > 0 ? got : 0] = '\0';
-    close(fd);
-}
-
-static void run(const char *line)
-{
-    int output = memfd_create("output", MFD_CLOEXEC);
-    int error = memfd_create("error", MFD_CLOEXEC);
-    int status = 0;
-    assert_true(output >= 0 && error >= 0);
-    assert_true(fcntl(output, F_SETFL, O_APPEND) == 0 && fcntl(error, F_SETFL, O_APPEND) == 0);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        dup2(output, STDOUT_FILENO);
-        dup2(error, STDERR_FILENO);
-        execl("/bin/sh", "sh", "-c", line, (char *)NULL);
-        _exit(99);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    read_back(output, result.output);
-    read_back(error, result.error);
-}
-
-/* Run, and take the table apart. */
-static void measure(const char *line)
-{
-    run(line);
-    if (result.code != 0)
-        fail_msg("exit code %d of: %s\n%s%s", result.code, line, result.output, result.error);
-    row_count = 0;
-    for (char *at = result.output; *at != '\0'; at += strcspn(at, "\n"), at += *at == '\n') {
-        struct row *row = &rows[row_count];
-        if (*at == '#')
-            continue;
-        assert_true(row_count < MAX_ROWS);
-        int fields =
-            sscanf(at, "%zu %zu %15s %15s %31s %15s %15s %lf %lf %lf %15s %15s %15s %15s %15s",
-                   &row->size, &row->count, row->type, row->op, row->algorithm, row->density,
-                   row->ratio, &row->time_us, &row->p50_us, &row->p99_us, row->algbw, row->busbw,
-                   row->wirebw, row->wrong, row->relerr);
-        if (fields != 15)
-            fail_msg("%d fields of 15 in: %.160s", fields, at);
-        row_count++;
-    }
-}
-
-static void assert_has(const char *text, const char *part)
-{
-    if (strstr(text, part) == NULL)
-        fail_msg("'%s' is missing in:\n%s", part, text);
-}
-
-static int count(const char *text, const char *part)
-{
-    int found = 0;
-    for (; (text = strstr(text, part)) != NULL; text += strlen(part))
-        found++;
-    return found;
-}
+#include "tests/cli/perf_line.h"
 
 static void wrong_usage_is_one_line_and_code_2(void **state)
 {
@@ -495,12 +406,10 @@ int main(void)
         cmocka_unit_test(a_trace_is_replayed),
         cmocka_unit_test(a_seed_gives_the_same_bytes_again),
     };
-    const char *folder = getenv("top_builddir");
-    char path[4096];
-    snprintf(path, sizeof path, "%s/tools/sparring-run --timeout 60",
-             folder != NULL ? folder : ".");
-    setenv("RUN", path, 1);
-    snprintf(path, sizeof path, "%s/tools/sparring-perf", folder != NULL ? folder : ".");
-    setenv("PERF", path, 1);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed;
+
+    perf_line_setup();
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    shell_line_end();
+    return failed;
 }
