@@ -268,6 +268,9 @@ perf_line = tests/cli/perf_line.c tests/cli/perf_line.h $(shell_line)
 test_programs += tests/cli/test_sparring_perf
 tests_cli_test_sparring_perf_SOURCES = tests/cli/test_sparring_perf.c $(perf_line)
 tests_cli_test_sparring_perf_LDADD = $(CMOCKA_LIBS)
+test_programs += tests/cli/test_sparring_perf_buckets
+tests_cli_test_sparring_perf_buckets_SOURCES = tests/cli/test_sparring_perf_buckets.c $(perf_line)
+tests_cli_test_sparring_perf_buckets_LDADD = $(CMOCKA_LIBS)
 test_scripts += tests/cli/test_compare.sh tests/cli/test_sparring_codec.sh
 
 # Only by `make check-vm`: VM_TESTS in a virtual machine that has soft-RoCE, one after the other in one boot; VM_HOST_TESTS here,

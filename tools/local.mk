@@ -118,6 +118,8 @@ tools_sparring_perf_SOURCES = \
 	tools/option_rows.c \
 	tools/option_rows.h \
 	tools/matrix_layout.h \
+	tools/perf/buckets.c \
+	tools/perf/buckets.h \
 	tools/perf/compressed.c \
 	tools/perf/data.c \
 	tools/perf/data.h \
@@ -147,7 +149,9 @@ tools_sparring_perf_SOURCES = \
 	tools/perf/table.c \
 	tools/perf/trace.c \
 	tools/perf/trace.h \
-	tools/perf/trial.h
+	tools/perf/trial.h \
+	tools/perf/wire.c \
+	tools/perf/wire.h
 
 # It asks the library's own functions what they would choose, which are hidden in the shared library.
 bin_PROGRAMS += tools/sparring-info

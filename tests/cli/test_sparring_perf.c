@@ -51,6 +51,12 @@ static void wrong_usage_is_one_line_and_code_2(void **state)
         {"compressed_allreduce --result list", "of sparse_allreduce"},
         {"compressed_allreduce --codec topk:rate=1", "unknown option \"rate\""},
         {"compressed_allreduce --codec topk:ratio=1% --density 1%", "exclude each other"},
+        {"compressed_allreduce --buckets 0", "--buckets wants"},
+        {"compressed_allreduce --buckets 1025", "--buckets wants"},
+        {"--buckets 8", "--buckets is of compressed_allreduce"},
+        {"sparse_allreduce --buckets 8", "--buckets is of compressed_allreduce"},
+        {"compressed_allreduce --elements 7 --buckets 8", "8 are more than the 7 elements"},
+        {"compressed_allreduce -b 4 -e 64K --buckets 2", "2 are more than the 1 element of"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -361,6 +367,17 @@ static void a_trace_is_replayed(void **state)
         assert_int_equal(rows[0].count, 1000);
         assert_string_equal(rows[0].wrong, "0");
     }
+    snprintf(line, sizeof line,
+             "$RUN -n 2 -- $PERF compressed_allreduce --pattern trace:%s --density 10%% -n 7 "
+             "--buckets 3",
+             folder);
+    measure(line);
+    assert_string_equal(rows[0].wrong, "0");
+    snprintf(line, sizeof line,
+             "$RUN -n 2 -- $PERF compressed_allreduce --pattern trace:%s --buckets 1001", folder);
+    run(line);
+    assert_int_equal(result.code, 1);
+    assert_has(result.error, "1001 buckets of 1000 elements");
     snprintf(line, sizeof line, "$RUN -n 3 -- $PERF sparse_allreduce --pattern trace:%s", folder);
     run(line);
     assert_int_equal(result.code, 1);

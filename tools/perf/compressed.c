@@ -14,7 +14,7 @@
 #include "base/crc32c.h"
 #include "base/opt.h"
 #include "tools/codec/data.h"
-#include "tools/matrix_layout.h"
+#include "tools/perf/buckets.h"
 #include "tools/perf/dense_check.h"
 #include "tools/perf/sample.h"
 
@@ -32,12 +32,6 @@ static bool prepare(struct trial *trial)
         return false;
     input_gradient(input, trial->job->rank, 0, trial->elements, trial->gradient);
     return true;
-}
-
-static spr_status run(struct trial *trial)
-{
-    return spr_compressed_allreduce(trial->job->comm, trial->codec, trial->gradient, trial->op,
-                                    &trial->call);
 }
 
 /* What is summed over ranks for one element: sent, its magnitude, the gradient, the magnitude of
@@ -62,12 +56,12 @@ struct pack {
 static void pack_run(const struct trial *trial, const float *before, size_t first, size_t count,
                      bool rounds, struct pack *pack)
 {
-    const float *after = spr_codec_residual(trial->codec) + first;
     double(*sum)[SUMS] = pack->sum + pack->elements;
-    float gradient[SAMPLE_RUN];
+    float gradient[SAMPLE_RUN], after[SAMPLE_RUN];
     double largest = 0;
 
     input_gradient(trial->input, trial->job->rank, first, count, gradient);
+    buckets_residual(trial, first, count, after);
     for (size_t i = 0; i < count; i++) {
         float accumulated = before[first + i] + gradient[i]; /* rounded as the codec does */
         sum[i][SENT] = (double)accumulated - (double)after[i];
@@ -158,8 +152,8 @@ static bool check(struct trial *trial, struct tally *tally)
         goto end;
     }
     pack->sum = sums;
-    memcpy(before, spr_codec_residual(trial->codec), bytes);
-    done = job_ok(trial->job, run(trial)) && compare_all(trial, before, pack, tally) &&
+    buckets_residual(trial, 0, trial->elements, before);
+    done = job_ok(trial->job, trial->ops->run(trial)) && compare_all(trial, before, pack, tally) &&
            job_same(trial->job, spr_crc32c(0, trial->gradient, bytes), &tally->same);
 end:
     free(sums);
@@ -170,12 +164,23 @@ end:
 
 static void close_codec(struct trial *trial)
 {
-    spr_codec_destroy(trial->codec);
+    buckets_close(trial);
     spr_mem_free(trial->job->comm, trial->gradient);
     spr_mem_free(trial->job->comm, trial->master);
 }
 
-static const struct trial_ops compressed_ops = {prepare, run, check, close_codec};
+static void close_nothing(struct trial *trial) { (void)trial; }
+
+static const struct trial_ops whole_ops = {prepare, buckets_run_in_turn, check, close_codec};
+static const struct trial_ops buckets_ops = {prepare, buckets_run, check, close_codec};
+static const struct trial_ops in_turn_ops = {prepare, buckets_run_in_turn, check, close_nothing};
+
+void compressed_in_turn(struct trial *trial, const struct trial *row)
+{
+    *trial = *row;
+    trial->ops = &in_turn_ops;
+    trial->beside = true;
+}
 
 /* The codec as given; a selection without a ratio takes the density. */
 static void complete_codec(const char *codec, double density, char *spec, size_t bytes)
@@ -195,10 +200,8 @@ bool compressed_open(struct trial *trial, struct job *job, const char *algorithm
                      struct input *input, double density)
 {
     const char *codec = job->options->codec;
-    spr_layout layout[2];
-    size_t parameters = matrix_layout(input->elements, 0, layout);
 
-    *trial = (struct trial){.ops = &compressed_ops,
+    *trial = (struct trial){.ops = job->options->buckets > 0 ? &buckets_ops : &whole_ops,
                             .job = job,
                             .kind = KIND_COMPRESSED,
                             .algorithm = algorithm,
@@ -213,8 +216,7 @@ bool compressed_open(struct trial *trial, struct job *job, const char *algorithm
     complete_codec(codec, density, trial->codec_spec, sizeof trial->codec_spec);
     if (codec_kind(codec).lists) /* each rank sends so many of the elements */
         trial->entries = (size_t)ceil(density * (double)input->elements) * (size_t)job->size;
-    if (!job_ok(job, spr_codec_create(trial->codec_spec, layout, parameters, &trial->codec)) ||
-        !job_memory(job, input->elements * sizeof(float), &trial->gradient))
+    if (!buckets_open(trial) || !job_memory(job, input->elements * sizeof(float), &trial->gradient))
         return false;
     if (input->pattern == PATTERN_TRACE)
         return true;

@@ -72,6 +72,21 @@ static json_t *phases(const struct figures *f)
     return object;
 }
 
+static json_t *buckets(const struct trial *trial)
+{
+    json_t *object = json_object();
+    const struct member members[] = {
+        {"count", json_integer((json_int_t)trial->bucket_count)},
+        {"in_turn_us", times(&trial->in_turn->figures)},
+        {"gain", real(trial->in_turn->figures.p50_us / trial->figures.p50_us)},
+        {"wire_us", real(trial->wire->figures.p50_us)},
+        {"compute_us", real(trial->in_turn->figures.compute_us)}};
+    if (put_all(object, members, SPR_ARRAY_LEN(members)))
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
 static const char *op_text(const struct trial *trial)
 {
     bool reduces = trial->kind != KIND_ALLGATHER && trial->kind != KIND_BROADCAST &&
@@ -117,6 +132,8 @@ bool json_add_row(struct report *report, const struct trial *trial)
     bool done = put_all(row, members, SPR_ARRAY_LEN(members));
     if (done && sparse)
         done = json_object_set_new(row, "phase_us", phases(f)) == 0;
+    if (done && trial->in_turn != NULL)
+        done = json_object_set_new(row, "buckets", buckets(trial)) == 0;
     if (!done) {
         json_decref(row);
         return false;

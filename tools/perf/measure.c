@@ -24,7 +24,8 @@ struct sums {
     double sent, received, cpu_us, phase_us[PHASE_COUNT];
     struct links links;
     double last_union;
-    double *duration_us;
+    double *duration_us, *compute_us; /* [iterations] */
+    int done;
 };
 
 static double cpu_us(void)
@@ -51,7 +52,7 @@ static void progress(const struct job *job, const struct trial *trial, int itera
 }
 
 /* barrier, then the operation; its duration on this rank, and what it cost, into sums (or NULL). */
-static bool iterate(struct trial *trial, struct sums *sums, double *duration_us)
+static bool iterate(struct trial *trial, struct sums *sums)
 {
     struct job *job = trial->job;
     spr_stats before = {.struct_size = sizeof before}, after = before;
@@ -65,10 +66,14 @@ static bool iterate(struct trial *trial, struct sums *sums, double *duration_us)
     double cpu = cpu_us();
     uint64_t begin = spr_monotonic_ns();
     spr_status status = trial->ops->run(trial);
-    *duration_us = (double)(spr_monotonic_ns() - begin) * 1e-3;
+    double duration_us = (double)(spr_monotonic_ns() - begin) * 1e-3;
     cpu = cpu_us() - cpu;
     if (!job_ok(job, status) || !job_ok(job, spr_comm_stats(job->comm, &after)))
         return false;
+    double sent = (double)(after.sent_bytes - before.sent_bytes) - job->barrier_bytes[0];
+    double received =
+        (double)(after.received_bytes - before.received_bytes) - job->barrier_bytes[1];
+    trial->moved_bytes = fmax(sent, received);
     if (sums == NULL)
         return true;
     struct links links_after = links_read();
@@ -83,11 +88,15 @@ static bool iterate(struct trial *trial, struct sums *sums, double *duration_us)
                                           (double)(after.decode_ns - before.decode_ns)};
     for (int i = 0; i < PHASE_COUNT; i++)
         sums->phase_us[i] += phase_ns[i] * 1e-3;
-    sums->sent += (double)(after.sent_bytes - before.sent_bytes) - job->barrier_bytes[0];
-    sums->received +=
-        (double)(after.received_bytes - before.received_bytes) - job->barrier_bytes[1];
+    sums->sent += sent;
+    sums->received += received;
     sums->cpu_us += cpu;
     sums->last_union = (double)after.last_union;
+    sums->duration_us[sums->done] = duration_us;
+    sums->compute_us[sums->done++] =
+        (phase_ns[PHASE_SELECT] + phase_ns[PHASE_ENCODE] + phase_ns[PHASE_MERGE] +
+         phase_ns[PHASE_DECODE] + (double)(after.reduce_ns - before.reduce_ns)) *
+        1e-3;
     return true;
 }
 
@@ -96,9 +105,8 @@ static bool round_of(struct job *job, struct trial *trials, size_t count, double
 {
     uint64_t begin = spr_monotonic_ns();
     for (size_t i = 0; i < count; i++) {
-        double duration_us;
         progress(job, &trials[i], 0, 0);
-        if (!iterate(&trials[i], NULL, &duration_us))
+        if (!iterate(&trials[i], NULL))
             return false;
     }
     *seconds = (double)(spr_monotonic_ns() - begin) * 1e-9;
@@ -158,14 +166,15 @@ static bool agree(struct trial *trial, struct sums *sums, int iterations)
 {
     struct job *job = trial->job;
     struct figures *f = &trial->figures;
-    double *us = sums->duration_us, n = iterations;
+    double *us = sums->duration_us, *compute_us = sums->compute_us, n = iterations;
     double most[6 + PHASE_COUNT] = {sums->sent / n,       sums->received / n,
                                     sums->cpu_us / n,     sums->last_union,
                                     sums->links.sent / n, sums->links.received / n};
 
     for (int i = 0; i < PHASE_COUNT; i++)
         most[6 + i] = sums->phase_us[i] / n;
-    if (!job_max(job, us, (size_t)iterations) || !job_max(job, most, SPR_ARRAY_LEN(most)))
+    if (!job_max(job, us, (size_t)iterations) || !job_max(job, compute_us, (size_t)iterations) ||
+        !job_max(job, most, SPR_ARRAY_LEN(most)))
         return false;
     *f = (struct figures){.iterations = iterations,
                           .sent_bytes = fmax(0, round(most[0])),
@@ -179,13 +188,16 @@ static bool agree(struct trial *trial, struct sums *sums, int iterations)
     for (int i = 0; i < iterations; i++)
         f->mean_us += us[i] / n;
     qsort(us, (size_t)iterations, sizeof *us, ascending);
+    qsort(compute_us, (size_t)iterations, sizeof *compute_us, ascending);
+    f->compute_us = percentile(compute_us, iterations, 0.5);
     f->min_us = us[0];
     f->p50_us = percentile(us, iterations, 0.5);
     f->p99_us = percentile(us, iterations, 0.99);
     f->max_us = us[iterations - 1];
     for (int i = 0; i < PHASE_COUNT; i++)
         f->phase_us[i] = most[6 + i];
-    if (trial->entries == 0) /* dense: what marks there are come from an earlier operation */
+    /* Dense: what marks there are come from an earlier operation; buckets: from one of them. */
+    if (trial->entries == 0 || trial->bucket_count > 1)
         f->phase_us[PHASE_REDUCE_SCATTER] = f->phase_us[PHASE_ALLGATHER] = NAN;
     else
         f->overlap = overlap_of(trial, (double)trial->entries, most[3]);
@@ -219,12 +231,13 @@ static bool measure_group(struct job *job, struct trial *trials, size_t count, s
     if (!warm_up(job, trials, count, &iterations))
         return false;
     for (size_t i = 0; i < count; i++)
-        if ((sums[i].duration_us = calloc((size_t)iterations, sizeof(double))) == NULL)
+        if ((sums[i].duration_us = calloc((size_t)iterations, sizeof(double))) == NULL ||
+            (sums[i].compute_us = calloc((size_t)iterations, sizeof(double))) == NULL)
             return job_fail(job, "out of memory");
     for (int n = 0; n < iterations; n++)
         for (size_t i = 0; i < count; i++) {
             progress(job, &trials[i], n, iterations);
-            if (!iterate(&trials[i], &sums[i], &sums[i].duration_us[n]))
+            if (!iterate(&trials[i], &sums[i]))
                 return false;
         }
     for (size_t i = 0; i < count; i++)
@@ -241,8 +254,10 @@ bool measure(struct job *job, struct trial *trials, size_t count)
     if (sums == NULL)
         return job_fail(job, "out of memory");
     done = measure_group(job, trials, count, sums);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         free(sums[i].duration_us);
+        free(sums[i].compute_us);
+    }
     free(sums);
     return done;
 }

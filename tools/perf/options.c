@@ -119,6 +119,15 @@ static const char *take_codec(struct options *options, const char *value)
     return *value != '\0' ? NULL : "help or a codec such as topk:ratio=1%+fp16";
 }
 
+static const char *take_buckets(struct options *options, const char *value)
+{
+    uint64_t number;
+    if (!whole(value, 1, MAX_BUCKETS, &number))
+        return "a whole number from 1 to 1024";
+    options->buckets = (size_t)number;
+    return NULL;
+}
+
 static const char *take_densities(struct options *options, const char *value)
 {
     static const char wants[] = "a list of at most 32 ratios in (0, 1], such as 0.1%,1%,0.1";
@@ -228,6 +237,9 @@ static const struct option_row rows[] = {
     {"codec", 0, "SPEC", take_codec,
      "of compressed_allreduce, or help for a list [topk];\n"
      "topk without a ratio takes those of --density"},
+    {"buckets", 0, "N", take_buckets,
+     "of compressed_allreduce: post the gradient as N buckets,\n"
+     "and say how much of their communication is hidden"},
     {"pattern", 0, "NAME", take_pattern,
      "where the non-zeros are: uniform, layers, cluster, zipf,\n"
      "or trace:DIR for the gradients in DIR [uniform]"},

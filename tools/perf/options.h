@@ -29,7 +29,7 @@ extern const char *const kind_names[KIND_COUNT];
 /* Where the non-zeros of a rank are. */
 enum pattern { PATTERN_UNIFORM, PATTERN_LAYERS, PATTERN_CLUSTER, PATTERN_ZIPF, PATTERN_TRACE };
 
-enum { MAX_DENSITIES = 32 };
+enum { MAX_DENSITIES = 32, MAX_BUCKETS = 1024 };
 
 struct options {
     enum kind kind;
@@ -46,6 +46,7 @@ struct options {
     const char *algorithm;  /* "auto", "all" or a name */
     const char *transports; /* NULL = the library's choice */
     const char *codec;
+    size_t buckets; /* of a gradient, posted one after another; 0 = not given */
     double densities[MAX_DENSITIES];
     size_t density_count; /* 0 = not given */
     uint64_t seed;

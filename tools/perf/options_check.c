@@ -101,6 +101,22 @@ static enum options_next check_codec(struct options *options)
     return OPTIONS_RUN;
 }
 
+/* Of a trace without a size that is known when it is open. */
+static enum options_next check_buckets(const struct options *options)
+{
+    size_t elements = options->elements > 0 ? options->elements
+                                            : options->begin_bytes / spr_dtype_size(options->dtype);
+
+    if (options->buckets == 0)
+        return OPTIONS_RUN;
+    if (options->kind != KIND_COMPRESSED)
+        return options_wrong("--buckets is of compressed_allreduce");
+    if (elements > 0 && options->buckets > elements)
+        return options_wrong("--buckets: %zu are more than the %zu element%s of the smallest size",
+                             options->buckets, elements, spr_plural(elements));
+    return OPTIONS_RUN;
+}
+
 static enum options_next check_kind(struct options *options)
 {
     bool sparse = options->kind == KIND_SPARSE || options->kind == KIND_COMPRESSED;
@@ -120,7 +136,7 @@ static enum options_next check_kind(struct options *options)
         return OPTIONS_WRONG;
     if (options->kind != KIND_COMPRESSED && strcmp(options->codec, "topk") != 0)
         return options_wrong("--codec is of compressed_allreduce");
-    return check_algorithm(options);
+    return check_buckets(options) == OPTIONS_RUN ? check_algorithm(options) : OPTIONS_WRONG;
 }
 
 enum options_next options_complete(struct options *options, int words, char **word)

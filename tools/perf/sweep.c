@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "tools/perf/buckets.h"
 
 enum { MAX_TRIALS = 32 };
 
@@ -73,6 +74,17 @@ static bool add_dense(struct group *group, enum kind kind, const char *wanted, s
     return true;
 }
 
+/* What tells how much of a trial's communication is hidden. */
+static void add_beside(struct group *group, struct trial *trial)
+{
+    struct trial *free = &group->trials[group->count];
+
+    if (group->job->options->buckets == 0 || trial == free) /* it was not for this size */
+        return;
+    buckets_beside(trial, &free[0], &free[1]);
+    group->count += 2;
+}
+
 static bool add_sparse(struct group *group, double density)
 {
     const struct options *options = group->job->options;
@@ -91,6 +103,7 @@ static bool add_sparse(struct group *group, double density)
         }
         if (!keep(group))
             return false;
+        add_beside(group, trial);
     }
     group->sparse_count = group->count;
     return true;
@@ -98,12 +111,16 @@ static bool add_sparse(struct group *group, double density)
 
 static bool report_group(struct group *group, struct report *report)
 {
-    for (size_t i = 0; i < group->count; i++)
-        if (!report_row(report, &group->trials[i]))
+    for (size_t i = 0; i < group->count; i++) {
+        if (group->trials[i].in_turn != NULL)
+            buckets_conclude(&group->trials[i]);
+        if (!group->trials[i].beside && !report_row(report, &group->trials[i]))
             return false;
+    }
     size_t dense = group->count - group->sparse_count;
     for (size_t i = 0; dense > 0 && i < group->sparse_count; i++)
-        report_verdict(&group->trials[i], &group->trials[group->sparse_count], dense);
+        if (!group->trials[i].beside)
+            report_verdict(&group->trials[i], &group->trials[group->sparse_count], dense);
     return true;
 }
 

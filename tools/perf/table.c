@@ -94,6 +94,12 @@ static void explain(struct job *job)
     if (options->kind == KIND_COMPRESSED)
         job_comment(job, "compressed: feedback, selection, communication, sum and decoding are all "
                          "in the time");
+    if (options->buckets > 0) {
+        job_comment(job, "buckets: all are posted before the first is waited for; beside it one at "
+                         "a time;");
+        job_comment(job, "  overlap = 1 - (time - max(wire, computing)) / min(wire, computing), "
+                         "medians of one run");
+    }
     if (options->baseline)
         job_comment(job, "rows without a density are dense allreduces, measured in turn with the "
                          "row above");
@@ -126,6 +132,21 @@ static bool reduces(const struct trial *trial)
            trial->kind != KIND_SENDRECV && trial->kind != KIND_BARRIER;
 }
 
+/* Of a row of buckets. */
+static void say_overlap(const struct trial *trial)
+{
+    double in_turn_us = trial->in_turn->figures.p50_us, total_us = trial->figures.p50_us;
+    char overlap[32];
+
+    job_comment(trial->job,
+                "%zu bucket%s: %.1f ms, one at a time %.1f ms (%.2fx); overlap %s of %.1f ms on "
+                "the wire and %.1f ms of computing",
+                trial->bucket_count, spr_plural(trial->bucket_count), total_us * 1e-3,
+                in_turn_us * 1e-3, in_turn_us / total_us,
+                number(overlap, "%.2f", trial->figures.overlap), trial->wire->figures.p50_us * 1e-3,
+                trial->in_turn->figures.compute_us * 1e-3);
+}
+
 bool report_row(struct report *report, const struct trial *trial)
 {
     FILE *table = trial->job->table;
@@ -147,6 +168,8 @@ bool report_row(struct report *report, const struct trial *trial)
             f->p50_us, f->p99_us, number(algbw, "%.3f", rates.algbw),
             number(busbw, "%.3f", rates.busbw), number(wirebw, "%.3f", rates.wirebw),
             number(wrong, "%.0f", f->wrong), number(relerr, "%.2e", f->relerr));
+    if (trial->in_turn != NULL)
+        say_overlap(trial);
     fflush(table);
     return report->json == NULL || json_add_row(report, trial) ||
            job_fail(trial->job, "out of memory");

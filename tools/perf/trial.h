@@ -27,8 +27,10 @@ struct figures {
     double sent_bytes, received_bytes;           /* busiest rank, one iteration */
     double link_sent_bytes, link_received_bytes; /* interfaces of the busiest host; NAN = unknown */
     double cpu_us;                               /* of the rank that needs most, one iteration */
+    double compute_us; /* median: selection, encoding, sums, decoding, of the busiest rank */
     double phase_us[PHASE_COUNT];
-    double overlap; /* of the ranks' supports, measured: 0 = disjoint, 1 = equal */
+    double overlap; /* of the ranks' supports, measured: 0 = disjoint, 1 = equal; with --buckets
+                     * of computing and communication, see buckets.h */
     double wrong;   /* elements, over all ranks; NAN = not checked */
     double relerr;
 };
@@ -78,8 +80,17 @@ struct trial {
     size_t entries; /* over all ranks */
     /* Compressed: */
     char codec_spec[512];
-    spr_codec *codec;
+    struct bucket *buckets; /* [bucket_count], see buckets.h */
+    size_t bucket_count;
     float *gradient, *master; /* what is reduced in place, and what it starts from */
+    /* With --buckets, measured in turn with this one, and no rows of their own: the same buckets
+     * one at a time, and their bytes alone. */
+    struct trial *in_turn, *wire;
+    bool beside;             /* it is one of those */
+    double moved_bytes;      /* by the last iteration on this rank: sent or received, the larger */
+    const struct trial *row; /* of `wire`: whose bytes */
+    float *out, *in;         /* ... and vectors of so many elements for each other rank */
+    size_t room, share;      /* that there is memory for; that are exchanged */
 };
 
 /* Bytes of the dense vector. */
@@ -99,6 +110,8 @@ bool sparse_open(struct trial *trial, struct job *job, const char *algorithm, st
                  double density);
 bool compressed_open(struct trial *trial, struct job *job, const char *algorithm,
                      struct input *input, double density);
+/* The buckets of a compressed trial, which they stay with, one at a time. */
+void compressed_in_turn(struct trial *trial, const struct trial *row);
 
 /* Measure a group of trials and fill in their figures. */
 bool measure(struct job *job, struct trial *trials, size_t count);

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * sparring-perf compressed_allreduce --buckets.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/cli/perf_line.h"
+
+static void buckets_are_summed_exactly(void **state)
+{
+    static const char *const codecs[] = {
+        "topk:ratio=1%", "topk:ratio=5%+fp16", "none", "fp16",     "threshold:low=0,high=2+bf16",
+        "sampled+int8",  "random+int8",        "dgc",  "powersgd", "int8",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++) {
+        char line[200];
+        snprintf(line, sizeof line,
+                 "$RUN -n %d -- $PERF compressed_allreduce --elements 40001 -n 3 --codec %s "
+                 "--buckets %d",
+                 2 + (int)i % 2, codecs[i], 1 + 3 * (int)i);
+        measure(line);
+        assert_int_equal(row_count, 1);
+        assert_int_equal(rows[0].count, 40001);
+        assert_string_equal(rows[0].wrong, "0");
+        assert_has(result.output, ", one at a time ");
+    }
+    /* One element in each; alone there is nothing to hide. */
+    measure("$PERF compressed_allreduce --elements 8 --buckets 8 --density 100%");
+    assert_string_equal(rows[0].wrong, "0");
+    assert_has(result.output, "overlap - of ");
+    /* Beside the dense baseline, and for every algorithm: one row of buckets each. */
+    measure("$RUN -n 2 -- $PERF compressed_allreduce -b 64K -e 64K -n 3 --buckets 4 --codec none "
+            "--algo all --baseline");
+    assert_int_equal(row_count, 6);
+    assert_int_equal(count(result.output, "# 4 buckets: "), 3);
+    assert_int_equal(count(result.output, "# compressed "), 3);
+}
+
+static void what_is_hidden_is_in_json(void **state)
+{
+    (void)state;
+    run("$PERF --json - -b 4 -e 4 -n 1");
+    if (strstr(result.error, "libjansson") != NULL)
+        skip();
+    run("$RUN -n 3 -- $PERF --json - --elements 300K -n 5 compressed_allreduce --buckets 4 "
+        "--baseline | python3 -c '"
+        "import json, sys\n"
+        "row, dense = json.load(sys.stdin)[\"rows\"]\n"
+        "b = row[\"buckets\"]\n"
+        "assert set(b) == {\"count\", \"in_turn_us\", \"gain\", \"wire_us\", \"compute_us\"}\n"
+        "assert b[\"count\"] == 4 and \"buckets\" not in dense\n"
+        "total, turn = row[\"time_us\"][\"p50\"], b[\"in_turn_us\"][\"p50\"]\n"
+        "w, c = b[\"wire_us\"], b[\"compute_us\"]\n"
+        "assert min(w, c) > 0 and abs(b[\"gain\"] - turn / total) < 1e-6\n"
+        "assert abs(row[\"overlap\"] - (1 - (total - max(w, c)) / min(w, c))) < 1e-6\n"
+        "assert c < turn and row[\"wrong\"] == 0\n"
+        "assert row[\"phase_us\"][\"allgather\"] is None\n"
+        "print(\"good\")'");
+    if (strcmp(result.output, "good\n") != 0)
+        fail_msg("%s%s", result.output, result.error);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(buckets_are_summed_exactly),
+        cmocka_unit_test(what_is_hidden_is_in_json),
+    };
+    int failed;
+
+    perf_line_setup();
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    shell_line_end();
+    return failed;
+}
