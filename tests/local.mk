@@ -148,6 +148,8 @@ tests_multi_test_job_SOURCES = tests/multi/test_job.c $(job) $(reference)
 tests_multi_test_job_LDADD = $(LDADD) -lm
 test_programs += tests/multi/test_progress
 tests_multi_test_progress_SOURCES = tests/multi/test_progress.c $(job)
+test_programs += tests/multi/test_buckets
+tests_multi_test_buckets_SOURCES = tests/multi/test_buckets.c $(job)
 test_programs += \
 	tests/multi/test_guardian \
 	tests/multi/test_watch \

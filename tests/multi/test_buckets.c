@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Buckets of a gradient in flight together: what is posted moves while the next one is compressed,
+ * and nothing but the time depends on that.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "base/util.h"
+#include "compress/codec_internal.h"
+#include "tests/multi/job.h"
+
+#define SECONDS 30
+
+static spr_codec *make_codec(const char *spec, size_t elements)
+{
+    const spr_layout layout = {.id = 1, .rows = elements, .columns = 1};
+    spr_codec *codec;
+
+    RANK_CHECK(spr_codec_create(spec, &layout, 1, &codec) == SPR_OK);
+    return codec;
+}
+
+static void fill(float *x, size_t count, int rank, int step)
+{
+    struct spr_rng rng = {.seed = spr_rng_u64((uint64_t)rank, (uint64_t)step)};
+
+    for (size_t i = 0; i < count; i++)
+        x[i] = (float)spr_rng_double(&rng) - 0.5f;
+}
+
+/* One at a time is compressed --------------------------------------------------------------------
+ */
+
+static _Atomic int earlier; /* the bucket before is complete: 1, or has failed: -1 */
+static const struct spr_codec_steps *real_steps;
+
+static void note(void *ctx, spr_status status)
+{
+    atomic_store((_Atomic int *)ctx, status == SPR_OK ? 1 : -1);
+}
+
+/* A selection that takes as long as the bucket before is on its way. */
+static void begin_late(spr_codec *codec, const float *gradient, struct spr_codec_step *step)
+{
+    uint64_t begin = spr_monotonic_ns();
+
+    while (!atomic_load(&earlier)) {
+        RANK_CHECK((double)(spr_monotonic_ns() - begin) * 1e-9 < SECONDS / 2 * spr_time_factor());
+        job_pause_ms(1);
+    }
+    real_steps->begin(codec, gradient, step);
+}
+
+static void run_late_selection(struct job *job, int rank, spr_comm *comm)
+{
+    enum { ELEMENTS = 400000 };
+    static float first[ELEMENTS], second[ELEMENTS];
+    spr_codec *codecs[] = {make_codec("topk:ratio=20%", ELEMENTS),
+                           make_codec("topk:ratio=1%", ELEMENTS)};
+    struct spr_codec_selection selection = *codecs[1]->selection;
+    struct spr_codec_steps steps = *selection.steps;
+    spr_request *requests[2];
+
+    (void)job;
+    fill(first, ELEMENTS, rank, 0);
+    fill(second, ELEMENTS, rank, 1);
+    real_steps = codecs[1]->selection->steps;
+    steps.begin = begin_late;
+    selection.steps = &steps;
+    codecs[1]->selection = &selection;
+    RANK_CHECK(spr_icompressed_allreduce(comm, codecs[0], first, SPR_AVG, NULL, &requests[0]) ==
+               SPR_OK);
+    spr_on_complete(requests[0], note, &earlier);
+    RANK_CHECK(spr_icompressed_allreduce(comm, codecs[1], second, SPR_AVG, NULL, &requests[1]) ==
+               SPR_OK);
+    RANK_CHECK(atomic_load(&earlier) == 1);
+    for (int i = 0; i < 2; i++) {
+        RANK_CHECK(spr_wait(&requests[i], -1) == SPR_OK);
+        spr_codec_destroy(codecs[i]);
+    }
+}
+
+static void a_bucket_completes_while_the_next_is_selected(void **state)
+{
+    (void)state;
+    job_on_all_transports(2, run_late_selection, NULL, SECONDS);
+}
+
+/* All at once, or one at a time ------------------------------------------------------------------
+ */
+
+enum { BUCKETS = 9, BUCKET_ELEMENTS = 70001, STEPS = 3 };
+
+/* STEPS steps of BUCKETS buckets; the last sums are left in x. */
+static void run_steps(spr_comm *comm, const char *spec, bool at_once, float *x)
+{
+    const size_t n = BUCKET_ELEMENTS;
+    spr_codec *codecs[BUCKETS];
+    spr_request *requests[BUCKETS];
+
+    for (int i = 0; i < BUCKETS; i++)
+        codecs[i] = make_codec(spec, n);
+    for (int step = 0; step < STEPS; step++) {
+        fill(x, BUCKETS * n, spr_comm_rank(comm), step);
+        for (size_t i = 0; i < BUCKETS; i++) {
+            RANK_CHECK(spr_icompressed_allreduce(comm, codecs[i], x + i * n, SPR_AVG, NULL,
+                                                 &requests[i]) == SPR_OK);
+            if (!at_once)
+                RANK_CHECK(spr_wait(&requests[i], -1) == SPR_OK);
+        }
+        /* In an order of its own: who waits for a later one first moves the earlier ones, too. */
+        for (int i = BUCKETS - 1; at_once && i >= 0; i--)
+            RANK_CHECK(spr_wait(&requests[i], -1) == SPR_OK);
+    }
+    for (int i = 0; i < BUCKETS; i++)
+        spr_codec_destroy(codecs[i]);
+}
+
+static void run_both_ways(struct job *job, int rank, spr_comm *comm)
+{
+    static const char *const specs[] = {"topk:ratio=5%", "topk:ratio=5%+int8", "random:ratio=5%",
+                                        "fp16", "powersgd:rank=2"};
+    static float at_once[BUCKETS * BUCKET_ELEMENTS], in_turn[BUCKETS * BUCKET_ELEMENTS];
+
+    (void)job;
+    (void)rank;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(specs); i++) {
+        run_steps(comm, specs[i], true, at_once);
+        run_steps(comm, specs[i], false, in_turn);
+        RANK_CHECK(memcmp(at_once, in_turn, sizeof at_once) == 0);
+    }
+}
+
+static void buckets_have_the_bits_of_one_at_a_time(void **state)
+{
+    static const char *const progress[] = {"thread", "caller"};
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(progress); i++) {
+        setenv("SPARRING_PROGRESS", progress[i], 1);
+        job_on_all_transports(3, run_both_ways, NULL, SECONDS);
+        unsetenv("SPARRING_PROGRESS");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_bucket_completes_while_the_next_is_selected),
+        cmocka_unit_test(buckets_have_the_bits_of_one_at_a_time),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
