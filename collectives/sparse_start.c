@@ -53,7 +53,9 @@ static bool make_work_space(spr_request *rq)
     size_t size = (size_t)rq->comm->size;
 
     s->writer_bytes = spr_chunk_writer_scratch(s->most_windows, max_entries);
-    s->writer_scratch = spr_arena_alloc(&rq->arena, s->writer_bytes);
+    /* Scratch of writers is written before it is read: not cleared, which takes longer than to
+     * encode a short list. */
+    s->writer_scratch = spr_arena_buffer(&rq->arena, s->writer_bytes);
     s->accumulator = spr_arena_alloc(&rq->arena, s->span * sizeof(float));
     s->touched = spr_arena_alloc(&rq->arena, s->span / 8);
     s->kept = spr_arena_alloc(&rq->arena, size * sizeof(struct spr_kept *));
@@ -68,7 +70,7 @@ static bool make_work_space(spr_request *rq)
 static bool make_owner(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
-    void *scratch = spr_arena_alloc(&rq->arena, s->writer_bytes);
+    void *scratch = spr_arena_buffer(&rq->arena, s->writer_bytes);
 
     if (rq->plan.bound_union)
         s->largest =
