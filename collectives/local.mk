@@ -48,8 +48,13 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/shrink.c \
 	collectives/sparse.c \
 	collectives/sparse.h \
+	collectives/sparse_allgather.c \
+	collectives/sparse_doubling.c \
+	collectives/sparse_lane.c \
+	collectives/sparse_lane.h \
 	collectives/sparse_relay.c \
 	collectives/sparse_result.c \
+	collectives/sparse_ring.c \
 	collectives/sparse_start.c \
 	collectives/sparse_stream.c \
 	collectives/topology.c \

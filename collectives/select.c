@@ -9,10 +9,14 @@
 
 /* In order of preference: "auto" takes the first that is usable and fits. */
 static const struct spr_algorithm *const table[] = {
-    &spr_allreduce_flat,      &spr_allreduce_hierarchical, &spr_allreduce_direct,
-    &spr_allreduce_ring,      &spr_reduce_scatter_direct,  &spr_allgather_direct,
-    &spr_broadcast_flat,      &spr_broadcast_direct,       &spr_barrier_dissemination,
-    &spr_sparse_hierarchical, &spr_sparse_direct,          &spr_sendrecv_direct,
+    &spr_allreduce_flat,        &spr_allreduce_hierarchical,
+    &spr_allreduce_direct,      &spr_allreduce_ring,
+    &spr_reduce_scatter_direct, &spr_allgather_direct,
+    &spr_broadcast_flat,        &spr_broadcast_direct,
+    &spr_barrier_dissemination, &spr_sparse_hierarchical,
+    &spr_sparse_direct,         &spr_sparse_allgather,
+    &spr_sparse_doubling,       &spr_sparse_ring,
+    &spr_sendrecv_direct,
 };
 
 static bool fits(const struct spr_comm *comm, const struct spr_plan *plan,

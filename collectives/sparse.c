@@ -347,14 +347,7 @@ static bool advance(spr_request *rq)
     if (rq->comm->error.status || !contributed || !taken || s->merged < s->windows)
         return false;
     withdraw_rest(rq);
-    if (rq->outstanding == 0 && !rq->comm->error.status) {
-        rq->result = spr_sparse_list(rq);
-        counters->last_total_ns = spr_now_ns(rq->comm->clock) - rq->posted_ns;
-        counters->last_allgather_ns = counters->last_total_ns - counters->last_reduce_scatter_ns;
-        counters->last_union = s->union_entries;
-        return true;
-    }
-    return false;
+    return spr_sparse_end(rq, spr_sparse_list);
 }
 
 static bool usable(const struct spr_plan *plan, int size)

@@ -88,6 +88,13 @@ static inline const struct spr_coding *spr_sparse_coding(const spr_request *rq)
     return rq->plan.vtype == SPR_V_CODED ? &s->coding : NULL;
 }
 
+/* A list of fp32 entries whose sum goes to everybody as it is? */
+static inline bool spr_sparse_is_plain(const struct spr_plan *plan, int size)
+{
+    (void)size;
+    return plan->dtype == SPR_FP32 && plan->vtype == SPR_V_FP32 && !plan->bound_union;
+}
+
 /* Memory of chunk_bytes; NULL: there is none. put(NULL) is harmless. */
 char *spr_sparse_buffer_get(spr_request *rq);
 void spr_sparse_buffer_put(spr_request *rq, char *buffer);
@@ -144,7 +151,12 @@ bool spr_sparse_passed_on(const spr_request *rq, int owner, uint32_t message);
 /* A chunk of an owner's union: write it into the dense result, keep it for the list. */
 spr_status spr_sparse_result(spr_request *rq, int owner, uint32_t first_window, const void *data,
                              size_t bytes, bool *last, uint32_t *next_window);
+/* The same, of one that has been checked; visits its windows. */
+spr_status spr_sparse_take(spr_request *rq, struct spr_chunk *c, const void *data, size_t bytes);
 /* All chunks are there: make the list. SPR_OK or TOO_SMALL. */
 spr_status spr_sparse_list(spr_request *rq);
+/* Everything is done but for messages under way: false while there are any. Then the list is made,
+ * and the times are noted. */
+bool spr_sparse_end(spr_request *rq, spr_status (*list)(spr_request *rq));
 
 #endif

@@ -43,10 +43,15 @@ spr_status spr_sparse_result(spr_request *rq, int owner, uint32_t first_window, 
     *next_window = first_window + c.windows;
     if (owner != rq->comm->rank)
         s->union_entries += c.count;
+    return spr_sparse_take(rq, &c, data, bytes);
+}
+
+spr_status spr_sparse_take(spr_request *rq, struct spr_chunk *c, const void *data, size_t bytes)
+{
     if (rq->plan.dense)
-        for (uint32_t w = first_window; w < *next_window; w++)
-            spr_chunk_fill(&c, rq->plan.dense);
-    return rq->plan.list ? keep(rq, owner, data, bytes) : SPR_OK;
+        for (uint32_t i = 0; i < c->windows; i++)
+            spr_chunk_fill(c, rq->plan.dense);
+    return rq->plan.list ? keep(rq, (int)c->owner, data, bytes) : SPR_OK;
 }
 
 /* One owner's kept chunks, read window by window. */
@@ -126,4 +131,18 @@ spr_status spr_sparse_list(spr_request *rq)
         merge_window(rq, readers, w);
     }
     return rq->plan.list->count <= rq->plan.list->capacity ? SPR_OK : SPR_ERR_TOO_SMALL;
+}
+
+bool spr_sparse_end(spr_request *rq, spr_status (*list)(spr_request *rq))
+{
+    const struct spr_sparse_state *s = rq->state;
+    struct spr_counters *counters = &rq->comm->counters;
+
+    if (rq->outstanding > 0 || rq->comm->error.status)
+        return false;
+    rq->result = list(rq);
+    counters->last_total_ns = spr_now_ns(rq->comm->clock) - rq->posted_ns;
+    counters->last_allgather_ns = counters->last_total_ns - counters->last_reduce_scatter_ns;
+    counters->last_union = s->union_entries;
+    return true;
 }

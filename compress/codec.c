@@ -334,3 +334,5 @@ bool spr_codec_is_dense(const spr_codec *codec)
 {
     return !spr_codec_sends_lists(codec) && codec->vtype != SPR_V_CODED;
 }
+
+enum spr_vtype spr_codec_vtype(const spr_codec *codec) { return codec->vtype; }

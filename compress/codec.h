@@ -107,6 +107,10 @@ struct spr_codec_rest {
 
 /* Does it send vectors, with values of one of the types that dense collectives sum? */
 bool spr_codec_is_dense(const spr_codec *codec);
+/* As in spr_codec_step, of a list, or of values that are coded. */
+enum spr_vtype spr_codec_vtype(const spr_codec *codec);
+/* Where there are several ranks, are the largest of the sums alone sent on? */
+bool spr_codec_bounds_union(const spr_codec *codec);
 spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
                               const struct spr_codec_place *place, struct spr_codec_step *step);
 /* As one rank alone. */

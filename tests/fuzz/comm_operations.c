@@ -31,6 +31,7 @@ static void define(struct operation *o, struct fuzz_in *in)
     static const size_t counts[] = {0, 1, 2, 3, 7, 100, 500, 501, 1000, 2100, 3000, 40, 9, 64, 200};
     static const spr_dtype dtypes[] = {SPR_FP32, SPR_FP64, SPR_INT32, SPR_INT64};
     static const char *const algorithms[] = {NULL, "direct", "ring", "flat"};
+    static const char *const sparse[] = {NULL, "allgather", "doubling", "ring"};
     uint8_t a = fuzz_u8(in), b = fuzz_u8(in), c = fuzz_u8(in);
     size_t size = (size_t)g.ranks;
 
@@ -44,6 +45,8 @@ static void define(struct operation *o, struct fuzz_in *in)
     o->count = c == 255 && o == g.ops ? 33000 : counts[(c & 15) % SPR_ARRAY_LEN(counts)];
     if (o->kind == ALLREDUCE)
         o->algorithm = algorithms[c >> 4 & 3];
+    if (o->kind == SPARSE)
+        o->algorithm = sparse[c >> 4 & 3];
     if (o->algorithm && !strcmp(o->algorithm, "flat") && o->count > 1000)
         o->count = 1000;
     if (o->kind == SPARSE || o->kind == COMPRESSED) {

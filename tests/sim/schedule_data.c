@@ -167,7 +167,7 @@ spr_status schedule_post(struct schedule_play *play, int r, int k)
         return spr_isendrecv(comm, in, out, o->count, o->dtype, o->root, NULL, &c->request);
     case SCHEDULE_SPARSE:
         return spr_isparse_allreduce(comm, &c->list, o->count, (float *)(void *)out,
-                                     o->list ? &c->result : NULL, o->op, NULL, &c->request);
+                                     o->list ? &c->result : NULL, o->op, &options, &c->request);
     default:
         return post_compressed(play, r, c, o);
     }

@@ -38,6 +38,17 @@ static size_t draw_count(struct schedule *s)
     return schedule_below(s, n + 1);
 }
 
+/* Half of the time the one that is chosen anyway. Of a stream of its own. */
+static const char *draw_sparse(const struct schedule *s, const struct schedule_operation *o)
+{
+    struct spr_rng rng = {~s->seed, (uint64_t)(o - s->operation + 1) << 32};
+    int n = 0;
+
+    while (spr_algorithm_name("sparse_allreduce", n))
+        n++;
+    return spr_algorithm_name("sparse_allreduce", (int)spr_rng_below(&rng, 2 * (uint64_t)n));
+}
+
 static void draw_algorithm(struct schedule *s, struct schedule_operation *o)
 {
     static const char *const reductions[] = {NULL, NULL, "flat", "direct", "ring"};
@@ -47,6 +58,8 @@ static void draw_algorithm(struct schedule *s, struct schedule_operation *o)
         o->algorithm = PICK(s, reductions);
     if (o->kind == SCHEDULE_BROADCAST)
         o->algorithm = PICK(s, broadcasts);
+    if (o->kind == SCHEDULE_SPARSE)
+        o->algorithm = draw_sparse(s, o);
     if (o->algorithm && !strcmp(o->algorithm, "flat") && o->count > 8000)
         o->algorithm = "direct";
     if (o->algorithm && !strcmp(o->algorithm, "ring") &&

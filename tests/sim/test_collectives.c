@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Every collective and algorithm, over simulated links with jitter, against a naive fp64 reference:
- * the full product of algorithms, 1..9 ranks, element types and reductions, many sizes.
+ * Every collective and algorithm but the sparse ones (test_sparse.c), over simulated links with
+ * jitter, against a naive fp64 reference: the full product of algorithms, 1..9 ranks, element types
+ * and reductions, many sizes.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -138,16 +139,6 @@ static void allreduce_is_right_for_all_algorithms_types_and_sizes(void **state)
     }
 }
 
-/* Any ranks on any hosts. */
-static void draw_hosts(struct world *w, struct spr_rng *rng)
-{
-    int host[WORLD_MAX];
-
-    for (int r = 0; r < w->ranks; r++)
-        host[r] = (int)spr_rng_below(rng, 1 + (uint64_t)w->ranks / 2);
-    world_share_hosts(w, host);
-}
-
 /* One slice, and several, the last one short; one rank, and all, on a host. */
 static void hierarchical_allreduces_are_right_on_any_hosts(void **state)
 {
@@ -163,7 +154,7 @@ static void hierarchical_allreduces_are_right_on_any_hosts(void **state)
                 spr_dtype t = i % 2 ? SPR_FP32 : SPR_INT64;
                 if (n[i] > 65536 && (trial || ranks % 3))
                     continue;
-                draw_hosts(&w, &rng);
+                world_draw_hosts(&w, &rng);
                 check_allreduce(&w, "hierarchical", t, (spr_op)((i + (size_t)trial) % SPR_OP_COUNT),
                                 n[i], trial % 2, i);
             }
@@ -309,187 +300,11 @@ static void broadcast_and_barrier_are_right(void **state)
     }
 }
 
-/* Sparse --------------------------------------------------------------------------------------- */
-
-static size_t make_list(int rank, size_t n, double density, uint32_t *index, float *value,
-                        float *dense)
-{
-    size_t k = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        uint32_t h = spr_hash_u32(seed ^ 77 ^ (uint64_t)rank << 40 ^ i);
-        dense[i] = 0;
-        if ((double)h * 0x1p-32 >= density)
-            continue;
-        index[k] = (uint32_t)i;
-        value[k] = dense[i] = (float)reference_input(seed, SPR_FP32, 9, rank, i);
-        k++;
-    }
-    return k;
-}
-
-static void check_sparse(struct world *w, const char *algorithm, size_t n, double density,
-                         spr_op op)
-{
-    spr_call_options options = SPR_CALL_OPTIONS_INIT;
-    spr_sparse lists[WORLD_MAX], unions[WORLD_MAX];
-    struct buffers b = {0};
-    float *dense[WORLD_MAX];
-
-    options.algorithm = algorithm;
-    for (int r = 0; r < w->ranks; r++) {
-        b.in[r] = malloc(n * 4 + 8);
-        b.out[r] = malloc(n * 4 + 8);
-        dense[r] = malloc(n * 4 + 8);
-        memset(b.out[r], 0xee, n * 4);
-        lists[r] = (spr_sparse){malloc(n * 4 + 4), malloc(n * 4 + 4), 0, 0};
-        unions[r] = (spr_sparse){malloc(n * 4 + 4), malloc(n * 4 + 4), 0, n};
-        lists[r].count = make_list(r, n, density, lists[r].index, lists[r].value, dense[r]);
-        assert_int_equal(spr_isparse_allreduce(w->comms[r], &lists[r], n, (float *)b.out[r],
-                                               &unions[r], op, &options, &w->requests[r]),
-                         SPR_OK);
-    }
-    run_ok(w);
-    /* The same bits as a canonical dense allreduce of the same vectors. */
-    options.algorithm = "direct";
-    for (int r = 0; r < w->ranks; r++)
-        spr_iallreduce(w->comms[r], dense[r], b.in[r], n, SPR_FP32, op, &options, &w->requests[r]);
-    run_ok(w);
-    for (int r = 0; r < w->ranks; r++) {
-        if (memcmp(b.out[r], b.in[r], n * 4))
-            fail_msg("%s P=%d n=%zu density %g: rank %d: sparse %g..., dense %g...", algorithm,
-                     w->ranks, n, density, r, (double)*(float *)b.out[r],
-                     (double)*(float *)b.in[r]);
-        assert_int_equal(unions[r].count, unions[0].count);
-        assert_memory_equal(unions[r].index, unions[0].index, unions[0].count * 4);
-        for (size_t i = 0; i < unions[r].count; i++) {
-            assert_true(i == 0 || unions[r].index[i] > unions[r].index[i - 1]);
-            if (memcmp(&unions[r].value[i], (float *)b.in[r] + unions[r].index[i], 4))
-                fail_msg("%s P=%d n=%zu density %g: entry %zu at %u is %g, not %g", algorithm,
-                         w->ranks, n, density, i, unions[r].index[i], (double)unions[r].value[i],
-                         (double)((float *)b.in[r])[unions[r].index[i]]);
-        }
-    }
-    for (int r = 0; r < w->ranks; r++) {
-        free(lists[r].index);
-        free(lists[r].value);
-        free(unions[r].index);
-        free(unions[r].value);
-        free(dense[r]);
-    }
-    drop(w, &b);
-}
-
-static void sparse_equals_dense_bit_for_bit(void **state)
-{
-    static const size_t n[] = {1, 10, 64, 1000, 65536, 300001};
-    static const double density[] = {0, 0.001, 0.01, 0.1, 0.6, 1.0};
-    struct world w;
-
-    (void)state;
-    for (int ranks = 1; ranks <= most_ranks(); ranks++) {
-        make(&w, ranks, 10e9);
-        for (size_t i = 0; i < sizeof n / sizeof *n; i++)
-            for (size_t d = 0; d < sizeof density / sizeof *density; d++)
-                if (n[i] <= 65536 || ranks == 8 || (ranks == 3 && density[d] < 0.5))
-                    check_sparse(&w, "direct", n[i], density[d], d % 2 ? SPR_AVG : SPR_SUM);
-        world_destroy(&w);
-    }
-}
-
-static void hierarchical_sums_equal_dense_ones_bit_for_bit(void **state)
-{
-    static const size_t n[] = {1, 10, 1000, 65536, 300001, 3000000};
-    static const double density[] = {0, 0.001, 0.1, 1.0};
-    struct spr_rng rng = {seed, 2};
-    struct world w;
-
-    (void)state;
-    for (int ranks = 2; ranks <= most_ranks(); ranks++) {
-        make(&w, ranks, 10e9);
-        for (size_t i = 0; i < SPR_ARRAY_LEN(n); i++)
-            for (size_t d = 0; d < SPR_ARRAY_LEN(density); d++) {
-                if (n[i] > 65536 && (ranks != 8 || density[d] > 0.5))
-                    continue;
-                draw_hosts(&w, &rng);
-                check_sparse(&w, d % 2 ? "hierarchical" : "auto", n[i], density[d],
-                             d % 2 ? SPR_AVG : SPR_SUM);
-            }
-        world_destroy(&w);
-    }
-}
-
-/* Frames from the ranks of host 0 to those of others, of one allreduce of one entry per rank. */
-static uint64_t frames_between_hosts(struct world *w, const int *host, const char *algorithm)
-{
-    enum { N = 6 * 64 };
-    spr_call_options options = SPR_CALL_OPTIONS_INIT;
-    uint32_t index = 0;
-    float value = 1, dense[WORLD_MAX][N];
-    spr_sparse list = {&index, &value, 1, 1};
-    uint64_t frames = 0;
-
-    options.algorithm = algorithm;
-    for (int sign = -1; sign <= 1; sign += 2) {
-        for (int from = 0; from < w->ranks; from++)
-            for (int to = 0; to < w->ranks; to++)
-                if (host[from] == 0 && host[to] != 0)
-                    frames += (uint64_t)sign * spr_sim_sent_frames(w->sim, from, to);
-        if (sign > 0)
-            return frames;
-        for (int r = 0; r < w->ranks; r++)
-            assert_int_equal(spr_isparse_allreduce(w->comms[r], &list, N, dense[r], NULL, SPR_SUM,
-                                                   &options, &w->requests[r]),
-                             SPR_OK);
-        run_ok(w);
-        assert_true(dense[0][0] == (float)w->ranks);
-    }
-    return 0;
-}
-
-/* Three ranks on each of two hosts: of the nine unions from one to the other, three are left. */
-static void a_union_enters_each_host_once(void **state)
-{
-    static const int host[] = {0, 1, 0, 0, 1, 1};
-    struct world w;
-
-    (void)state;
-    make(&w, 6, 10e9);
-    world_share_hosts(&w, host);
-    /* Of each way that is not taken there is a message less, and the two grants ahead of it. */
-    assert_int_equal(frames_between_hosts(&w, host, "direct") -
-                         frames_between_hosts(&w, host, "hierarchical"),
-                     (9 - 3) * 3);
-    world_destroy(&w);
-}
-
-static void a_short_list_is_reported_with_the_size_needed(void **state)
-{
-    uint32_t index[2] = {3, 5}, out_index[1];
-    float value[2] = {1, 2}, out_value[1], dense[8];
-    spr_sparse in = {index, value, 2, 0}, out = {out_index, out_value, 0, 1};
-    struct world w;
-
-    (void)state;
-    make(&w, 1, 0);
-    assert_int_equal(
-        spr_isparse_allreduce(w.comms[0], &in, 8, dense, &out, SPR_SUM, NULL, &w.requests[0]),
-        SPR_OK);
-    assert_true(world_run(&w, LIMIT_NS));
-    assert_int_equal(w.results[0], SPR_ERR_TOO_SMALL);
-    assert_int_equal(out.count, 2);
-    assert_true(dense[3] == 1 && dense[5] == 2);
-    index[1] = 3;
-    assert_int_equal(
-        spr_isparse_allreduce(w.comms[0], &in, 8, dense, &out, SPR_SUM, NULL, &w.requests[0]),
-        SPR_ERR_INVALID);
-    world_destroy(&w);
-}
-
 /* Compressed ----------------------------------------------------------------------------------- */
 
-static void conserves_every_step(const char *spec, double tolerance)
+static void conserves_every_step(const char *spec, const char *algorithm, double tolerance)
 {
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
     enum { N = 20000, RANKS = 5, STEPS = 12 };
     static float gradient[RANKS][N];
     static double sum_in[N], sum_out[N];
@@ -497,6 +312,7 @@ static void conserves_every_step(const char *spec, double tolerance)
     spr_codec *codec[RANKS];
     struct world w;
 
+    options.algorithm = algorithm;
     make(&w, RANKS, 10e9);
     memset(sum_in, 0, sizeof sum_in);
     memset(sum_out, 0, sizeof sum_out);
@@ -509,7 +325,7 @@ static void conserves_every_step(const char *spec, double tolerance)
                 sum_in[i] += (double)gradient[r][i];
             }
             assert_int_equal(spr_icompressed_allreduce(w.comms[r], codec[r], gradient[r], SPR_SUM,
-                                                       NULL, &w.requests[r]),
+                                                       &options, &w.requests[r]),
                              SPR_OK);
         }
         run_ok(&w);
@@ -533,12 +349,17 @@ static void conserves_every_step(const char *spec, double tolerance)
 static void error_feedback_conserves_every_step(void **state)
 {
     (void)state;
-    conserves_every_step("topk:ratio=2%", 1e-4);
-    conserves_every_step("topk:ratio=2%+fp16", 1e-4);
-    conserves_every_step("topk:ratio=0.1%+bf16", 1e-4);
-    conserves_every_step("none", 1e-4);
-    conserves_every_step("fp16", 12 * 5 * 0x1p-11);
-    conserves_every_step("bf16", 12 * 5 * 0x1p-8);
+    conserves_every_step("topk:ratio=2%", NULL, 1e-4);
+    conserves_every_step("topk:ratio=2%+fp16", NULL, 1e-4);
+    conserves_every_step("topk:ratio=0.1%+bf16", NULL, 1e-4);
+    conserves_every_step("topk:ratio=2%", "allgather", 1e-4);
+    conserves_every_step("topk:ratio=2%", "doubling", 1e-4);
+    conserves_every_step("topk:ratio=2%", "ring", 1e-4);
+    conserves_every_step("topk:ratio=2%+fp16", "allgather", 1e-4);
+    conserves_every_step("topk:ratio=0.1%+bf16", "allgather", 1e-4);
+    conserves_every_step("none", NULL, 1e-4);
+    conserves_every_step("fp16", NULL, 12 * 5 * 0x1p-11);
+    conserves_every_step("bf16", NULL, 12 * 5 * 0x1p-8);
 }
 
 /* Failure -------------------------------------------------------------------------------------- */
@@ -646,10 +467,6 @@ int main(void)
         cmocka_unit_test(direct_and_flat_give_the_same_bits),
         cmocka_unit_test(reduce_scatter_and_allgather_are_right),
         cmocka_unit_test(broadcast_and_barrier_are_right),
-        cmocka_unit_test(sparse_equals_dense_bit_for_bit),
-        cmocka_unit_test(hierarchical_sums_equal_dense_ones_bit_for_bit),
-        cmocka_unit_test(a_union_enters_each_host_once),
-        cmocka_unit_test(a_short_list_is_reported_with_the_size_needed),
         cmocka_unit_test(error_feedback_conserves_every_step),
         cmocka_unit_test(every_survivor_names_the_killed_rank),
         cmocka_unit_test(a_cut_link_ends_at_the_deadline_with_the_rank),

@@ -282,9 +282,10 @@ static void search(struct search *s)
     {                                                                                              \
         .kind = SCHEDULE_##k, .dtype = SPR_INT32, .whole = true, .count = (n), .algorithm = (algo) \
     }
-#define SPARSE(k, n)                                                                               \
+#define SPARSE(k, n, algo)                                                                         \
     {                                                                                              \
-        .kind = SCHEDULE_##k, .dtype = SPR_FP32, .whole = true, .count = (n), .density = 0.5       \
+        .kind = SCHEDULE_##k, .dtype = SPR_FP32, .whole = true, .count = (n), .density = 0.5,      \
+        .algorithm = (algo)                                                                        \
     }
 
 static const struct scene scenes[] = {
@@ -300,8 +301,11 @@ static const struct scene scenes[] = {
     {"2 ranks, direct broadcast", 2, 0, SENDS | CRASH, 1, {DENSE(BROADCAST, 3, "direct")}},
     {"2 ranks, reduce_scatter", 2, 0, SENDS | CRASH, 1, {DENSE(REDUCE_SCATTER, 2, NULL)}},
     {"2 ranks, allgather", 2, 0, SENDS | CRASH, 1, {DENSE(ALLGATHER, 2, NULL)}},
-    {"2 ranks, sparse", 2, 64, CRASH, 1, {SPARSE(SPARSE, 300)}},
-    {"2 ranks, compressed", 2, 64, CRASH, 1, {SPARSE(COMPRESSED, 300)}},
+    {"2 ranks, sparse", 2, 64, CRASH, 1, {SPARSE(SPARSE, 300, NULL)}},
+    {"2 ranks, sparse allgather", 2, 64, CRASH, 1, {SPARSE(SPARSE, 300, "allgather")}},
+    {"2 ranks, sparse doubling", 2, 64, CRASH, 1, {SPARSE(SPARSE, 300, "doubling")}},
+    {"2 ranks, sparse ring", 2, 64, CRASH, 1, {SPARSE(SPARSE, 300, "ring")}},
+    {"2 ranks, compressed", 2, 64, CRASH, 1, {SPARSE(COMPRESSED, 300, NULL)}},
     {"2 ranks, two at a time",
      2,
      64,

@@ -62,6 +62,15 @@ void world_share_hosts(struct world *w, const int *host)
     }
 }
 
+void world_draw_hosts(struct world *w, struct spr_rng *rng)
+{
+    int host[WORLD_MAX];
+
+    for (int r = 0; r < w->ranks; r++)
+        host[r] = (int)spr_rng_below(rng, 1 + (uint64_t)w->ranks / 2);
+    world_share_hosts(w, host);
+}
+
 /* The liar's end ------------------------------------------------------------------------------- */
 
 struct lie {

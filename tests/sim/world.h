@@ -7,6 +7,7 @@
 
 #include <sparring/sparring.h>
 
+#include "base/rng.h"
 #include "transport/sim/sim.h"
 
 #define WORLD_MAX 64
@@ -43,6 +44,8 @@ void world_create(struct world *w, const struct spr_sim_options *options);
 void world_destroy(struct world *w);
 /* Ranks with the same number share a host, as far as algorithms know: links stay as they are. */
 void world_share_hosts(struct world *w, const int *host);
+/* Any ranks on any hosts. */
+void world_draw_hosts(struct world *w, struct spr_rng *rng);
 /* The same, but the last rank has no communicator: it belongs to the liar. */
 void world_create_liar(struct world *w, const struct spr_sim_options *options, struct liar *liar);
 /* A header as a correct peer would begin it, with the next sequence number; not sealed. */

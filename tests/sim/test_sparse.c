@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Every algorithm of the sparse allreduce, over simulated links with jitter: against a naive fp64
+ * reference, where they add in rank order against the bits of a dense allreduce, and what they
+ * send against what they say it is.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "collectives/comm.h"
+#include "tests/reference.h"
+#include "tests/sim/world.h"
+#include "transport/frame.h"
+
+#define LIMIT_NS 3600000000000ull
+
+static uint64_t seed;
+
+static int most_ranks(void) { return reference_small_scale() ? 3 : 9; }
+
+static void make(struct world *w, int ranks, double bandwidth)
+{
+    struct spr_sim_options options = {.ranks = ranks,
+                                      .seed = seed,
+                                      .latency_s = 10e-6,
+                                      .jitter_s = 50e-6,
+                                      .bandwidth = bandwidth};
+    world_create(w, &options);
+}
+
+static void run_ok(struct world *w)
+{
+    assert_true(world_run(w, LIMIT_NS));
+    for (int r = 0; r < w->ranks; r++)
+        if (w->results[r] != SPR_OK)
+            fail_msg("rank %d: %s", r, spr_last_error(w->comms[r]));
+}
+
+/* A job: each rank's list, as a vector too, and what it gets. */
+struct sums {
+    struct world world;
+    const char *algorithm;
+    size_t n;
+    spr_op op;
+    spr_sparse list[WORLD_MAX], sum[WORLD_MAX];
+    float *vector[WORLD_MAX], *dense[WORLD_MAX], *want[WORLD_MAX];
+};
+
+static void allocate(struct sums *s)
+{
+    for (int r = 0; r < s->world.ranks; r++) {
+        s->list[r] = (spr_sparse){malloc(s->n * 4 + 4), malloc(s->n * 4 + 4), 0, 0};
+        s->sum[r] = (spr_sparse){malloc(s->n * 4 + 4), malloc(s->n * 4 + 4), 0, s->n};
+        s->vector[r] = calloc(s->n + 1, sizeof(float));
+        s->dense[r] = malloc(s->n * 4 + 4);
+        s->want[r] = malloc(s->n * 4 + 4);
+    }
+}
+
+static void drop(struct sums *s)
+{
+    for (int r = 0; r < s->world.ranks; r++) {
+        free(s->list[r].index);
+        free(s->list[r].value);
+        free(s->sum[r].index);
+        free(s->sum[r].value);
+        free(s->vector[r]);
+        free(s->dense[r]);
+        free(s->want[r]);
+    }
+}
+
+static void enter(struct sums *s, int rank, size_t i, float value)
+{
+    spr_sparse *list = &s->list[rank];
+
+    list->index[list->count] = (uint32_t)i;
+    list->value[list->count++] = s->vector[rank][i] = value;
+}
+
+/* Which part of the positions a rank has: of some of them hardly any, or none. */
+static double density_of(int rank, double density)
+{
+    return rank % 4 == 3 ? density / 50 : rank == 5 ? 0 : density;
+}
+
+static void draw_lists(struct sums *s, double density)
+{
+    for (int r = 0; r < s->world.ranks; r++)
+        for (size_t i = 0; i < s->n; i++) {
+            uint32_t h = spr_hash_u32(seed ^ 77 ^ (uint64_t)r << 40 ^ i);
+            if ((double)h * 0x1p-32 < density_of(r, density))
+                enter(s, r, i, (float)reference_input(seed, SPR_FP32, 9, r, i));
+        }
+}
+
+static void run_sparse(struct sums *s)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+
+    options.algorithm = s->algorithm;
+    for (int r = 0; r < s->world.ranks; r++) {
+        memset(s->dense[r], 0xee, s->n * 4);
+        assert_int_equal(spr_isparse_allreduce(s->world.comms[r], &s->list[r], s->n, s->dense[r],
+                                               &s->sum[r], s->op, &options, &s->world.requests[r]),
+                         SPR_OK);
+    }
+    run_ok(&s->world);
+}
+
+/* Owners, or all ranks, add in rank order. */
+static bool is_canonical(const char *algorithm)
+{
+    return !strcmp(algorithm, "direct") || !strcmp(algorithm, "allgather") ||
+           !strcmp(algorithm, "hierarchical");
+}
+
+/* Near enough to a sum in fp64. */
+static void check_values(const struct sums *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        double x[WORLD_MAX], bound, want;
+        for (int r = 0; r < s->world.ranks; r++)
+            x[r] = (double)s->vector[r][i];
+        want = reference_reduce(x, s->world.ranks, SPR_FP32, s->op, &bound);
+        if (fabs((double)s->dense[0][i] - want) > bound)
+            fail_msg("%s P=%d n=%zu: element %zu is %.9g, not %.9g", s->algorithm, s->world.ranks,
+                     s->n, i, (double)s->dense[0][i], want);
+    }
+}
+
+/* Every index of any rank's list, and the values of the dense result. */
+static void check_list(const struct sums *s, int rank)
+{
+    const spr_sparse *list = &s->sum[rank];
+    size_t at[WORLD_MAX] = {0}, k = 0;
+
+    for (size_t i = 0; i < s->n; i++) {
+        bool listed = false;
+        for (int r = 0; r < s->world.ranks; r++)
+            if (at[r] < s->list[r].count && s->list[r].index[at[r]] == i) {
+                at[r]++;
+                listed = true;
+            }
+        if (!listed)
+            continue;
+        if (k >= list->count || list->index[k] != i ||
+            memcmp(&list->value[k], &s->dense[rank][i], sizeof(float)))
+            fail_msg("%s P=%d n=%zu: rank %d: entry %zu of the list, of %zu, is wrong",
+                     s->algorithm, s->world.ranks, s->n, rank, k, i);
+        k++;
+    }
+    assert_int_equal(k, list->count);
+}
+
+static void check_sparse(struct sums *s, double density)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    int ranks = s->world.ranks;
+
+    options.algorithm = "direct";
+    allocate(s);
+    draw_lists(s, density);
+    run_sparse(s);
+    for (int r = 0; r < ranks; r++)
+        spr_iallreduce(s->world.comms[r], s->vector[r], s->want[r], s->n, SPR_FP32, s->op, &options,
+                       &s->world.requests[r]);
+    run_ok(&s->world);
+    for (int r = 0; r < ranks; r++)
+        if (memcmp(s->dense[r], is_canonical(s->algorithm) ? s->want[r] : s->dense[0], s->n * 4))
+            fail_msg("%s P=%d n=%zu density %g: other bits on rank %d", s->algorithm, ranks, s->n,
+                     density, r);
+    check_values(s);
+    for (int r = 0; r < ranks; r++)
+        check_list(s, r);
+    drop(s);
+}
+
+static void all_algorithms_are_right_and_canonical_ones_equal_dense_bit_for_bit(void **state)
+{
+    static const size_t n[] = {1, 10, 64, 1000, 65536, 300001};
+    static const double density[] = {0, 0.001, 0.01, 0.1, 0.6, 1.0};
+    struct spr_rng rng = {seed, 2};
+    struct sums s;
+
+    (void)state;
+    for (int ranks = 1; ranks <= most_ranks(); ranks++) {
+        make(&s.world, ranks, 10e9);
+        world_draw_hosts(&s.world, &rng);
+        for (int a = 0; (s.algorithm = spr_algorithm_name("sparse_allreduce", a)) != NULL; a++)
+            for (size_t i = 0; i < sizeof n / sizeof *n; i++)
+                for (size_t d = 0; d < sizeof density / sizeof *density; d++) {
+                    s.n = n[i];
+                    s.op = d % 2 ? SPR_AVG : SPR_SUM;
+                    if (n[i] <= 65536 || ranks == 8 || (ranks == 3 && density[d] < 0.5))
+                        check_sparse(&s, density[d]);
+                }
+        world_destroy(&s.world);
+    }
+}
+
+/* More chunks per stream than may be ahead: each is waited for, and none for ever. */
+static void long_streams_of_full_chunks_come_to_an_end(void **state)
+{
+    static const int ranks[] = {2, 3, 5};
+    struct sums s = {.n = reference_small_scale() ? 700001 : 1500001, .op = SPR_AVG};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
+        make(&s.world, ranks[i], i == 1 ? 1e9 : 0);
+        world_share_hosts(&s.world, (int[]){0, 0, 1, 1, 1});
+        for (int a = 0; (s.algorithm = spr_algorithm_name("sparse_allreduce", a)) != NULL; a++) {
+            check_sparse(&s, 1.0);
+            check_sparse(&s, 0.03);
+        }
+        world_destroy(&s.world);
+    }
+}
+
+static void many_ranks_of_any_number_agree(void **state)
+{
+    static const int ranks[] = {12, 16, 17, 31, 33};
+    struct sums s = {.n = 20011};
+
+    (void)state;
+    for (size_t i = 0; i < (reference_small_scale() ? 1 : sizeof ranks / sizeof *ranks); i++) {
+        make(&s.world, ranks[i], 10e9);
+        for (int a = 0; (s.algorithm = spr_algorithm_name("sparse_allreduce", a)) != NULL; a++)
+            check_sparse(&s, 0.02);
+        world_destroy(&s.world);
+    }
+}
+
+/* Frames from the ranks of host 0 to those of others, of one allreduce of one entry per rank. */
+static uint64_t frames_between_hosts(struct world *w, const int *host, const char *algorithm)
+{
+    enum { N = 6 * 64 };
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    uint32_t index = 0;
+    float value = 1, dense[WORLD_MAX][N];
+    spr_sparse list = {&index, &value, 1, 1};
+    uint64_t frames = 0;
+
+    options.algorithm = algorithm;
+    for (int sign = -1; sign <= 1; sign += 2) {
+        for (int from = 0; from < w->ranks; from++)
+            for (int to = 0; to < w->ranks; to++)
+                if (host[from] == 0 && host[to] != 0)
+                    frames += (uint64_t)sign * spr_sim_sent_frames(w->sim, from, to);
+        if (sign > 0)
+            return frames;
+        for (int r = 0; r < w->ranks; r++)
+            assert_int_equal(spr_isparse_allreduce(w->comms[r], &list, N, dense[r], NULL, SPR_SUM,
+                                                   &options, &w->requests[r]),
+                             SPR_OK);
+        run_ok(w);
+        assert_true(dense[0][0] == (float)w->ranks);
+    }
+    return 0;
+}
+
+/* Three ranks on each of two hosts: of the nine unions from one to the other, three are left. */
+static void a_union_enters_each_host_once(void **state)
+{
+    static const int host[] = {0, 1, 0, 0, 1, 1};
+    struct world w;
+
+    (void)state;
+    make(&w, 6, 10e9);
+    world_share_hosts(&w, host);
+    /* Of each way that is not taken there is a message less, and the two grants ahead of it. */
+    assert_int_equal(frames_between_hosts(&w, host, "direct") -
+                         frames_between_hosts(&w, host, "hierarchical"),
+                     (9 - 3) * 3);
+    world_destroy(&w);
+}
+
+/* Lists --------------------------------------------------------------------------------------- */
+
+static void a_short_list_is_reported_with_the_size_needed(void **state)
+{
+    uint32_t index[3] = {3, 5, 60}, out_index[2] = {0, 77};
+    float value[3] = {1, 2, -0.0f}, out_value[2] = {0, 77}, dense[3][64];
+    spr_sparse in = {index, value, 3, 0};
+    const char *name;
+    struct world w;
+
+    (void)state;
+    for (int a = 0; (name = spr_algorithm_name("sparse_allreduce", a)) != NULL; a++)
+        for (int ranks = 1; ranks <= 3; ranks++) {
+            spr_call_options options = SPR_CALL_OPTIONS_INIT;
+            make(&w, ranks, 0);
+            options.algorithm = name;
+            for (int r = 0; r < ranks; r++) {
+                spr_sparse out = {out_index, out_value, 0, 1};
+                for (int q = 0; q < ranks; q++)
+                    assert_int_equal(spr_isparse_allreduce(w.comms[q], &in, 64, dense[q],
+                                                           q == r ? &out : NULL, SPR_SUM, &options,
+                                                           &w.requests[q]),
+                                     SPR_OK);
+                assert_true(world_run(&w, LIMIT_NS));
+                for (int q = 0; q < ranks; q++)
+                    assert_int_equal(w.results[q], q == r ? SPR_ERR_TOO_SMALL : SPR_OK);
+                assert_int_equal(out.count, 3);
+                assert_true(out_index[1] == 77 && out_value[1] == 77.0f); /* beyond capacity */
+                assert_true(dense[r][3] == (float)ranks && dense[r][5] == 2 * (float)ranks);
+                assert_false(signbit(dense[r][60])); /* sums start from +0 */
+            }
+            world_destroy(&w);
+        }
+}
+
+static void unsorted_lists_are_refused(void **state)
+{
+    static const uint32_t wrong[][2] = {{5, 3}, {5, 5}, {3, 8}};
+    float value[2] = {1, 2}, dense[8];
+    const char *name;
+    struct world w;
+
+    (void)state;
+    make(&w, 1, 0);
+    for (int a = 0; (name = spr_algorithm_name("sparse_allreduce", a)) != NULL; a++)
+        for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+            spr_call_options options = SPR_CALL_OPTIONS_INIT;
+            uint32_t index[2] = {wrong[i][0], wrong[i][1]};
+            spr_sparse in = {index, value, 2, 0};
+            options.algorithm = name;
+            assert_int_equal(spr_isparse_allreduce(w.comms[0], &in, 8, dense, NULL, SPR_SUM,
+                                                   &options, &w.requests[0]),
+                             SPR_ERR_INVALID);
+        }
+    world_destroy(&w);
+}
+
+/* Which ones there are for a codec --------------------------------------------------------------
+ */
+
+static void what_an_algorithm_cannot_do_is_refused_before_the_codec_has_begun(void **state)
+{
+    static const struct {
+        const char *spec;
+        bool gather, plain; /* for allgather; for those that take not everything */
+    } cases[] = {
+        {"topk:ratio=10%", true, true},
+        {"topk:ratio=10%+fp16", true, false},
+        {"topk:ratio=10%+bf16", true, false},
+        {"topk:ratio=10%+int8", false, false},
+        {"topk:ratio=10%,union=bounded", false, false},
+        {"int8", false, false},
+    };
+    spr_layout layout = {1, "w", 0, 1000, 1};
+    static float gradient[1000];
+    struct world w;
+
+    (void)state;
+    make(&w, 2, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *name;
+        for (int a = 0; (name = spr_algorithm_name("sparse_allreduce", a)) != NULL; a++) {
+            bool able = !strcmp(name, "direct") || !strcmp(name, "hierarchical") ||
+                        (!strcmp(name, "allgather") ? cases[i].gather : cases[i].plain);
+            spr_call_options options = SPR_CALL_OPTIONS_INIT;
+            spr_codec *codec[2];
+            options.algorithm = name;
+            for (int r = 0; r < 2; r++) {
+                spr_status status;
+                for (int k = 0; k < 1000; k++)
+                    gradient[k] = (float)(k % 97) - 40;
+                assert_int_equal(spr_codec_create(cases[i].spec, &layout, 1, &codec[r]), SPR_OK);
+                status = spr_icompressed_allreduce(w.comms[r], codec[r], gradient, SPR_SUM,
+                                                   &options, &w.requests[r]);
+                assert_int_equal(status, able ? SPR_OK : SPR_ERR_INVALID);
+                if (!able) {
+                    assert_non_null(strstr(spr_last_error(NULL), "direct"));
+                    assert_true(spr_codec_residual(codec[r])[0] == 0);
+                }
+            }
+            if (able)
+                run_ok(&w);
+            spr_codec_destroy(codec[0]);
+            spr_codec_destroy(codec[1]);
+        }
+    }
+    world_destroy(&w);
+}
+
+/* Cost ---------------------------------------------------------------------------------------- */
+
+enum { COST_RANKS = 8, COST_K = 24000, COST_N = 6000000 };
+
+/* What the rank that sends most sends, without the headers of frames: in pairs of 6 bytes per entry
+ * of a list. The headers of chunks, and those of windows in them, are small beside them. */
+static double pairs_sent(const char *algorithm, bool disjoint)
+{
+    struct sums s = {.algorithm = algorithm, .n = COST_N};
+    uint64_t most = 0;
+
+    make(&s.world, COST_RANKS, 0);
+    allocate(&s);
+    for (int r = 0; r < COST_RANKS; r++)
+        for (size_t k = 0; k < COST_K; k++)
+            enter(&s, r, k * (COST_N / COST_K) + (disjoint ? (size_t)r * 31 : 0), 1);
+    run_sparse(&s);
+    for (int r = 0; r < COST_RANKS; r++) {
+        const struct spr_counters *c = &s.world.comms[r]->counters;
+        uint64_t bytes = c->sent_bytes - c->sent_frames * SPR_FRAME_BYTES;
+        most = bytes > most ? bytes : most;
+    }
+    drop(&s);
+    world_destroy(&s.world);
+    return (double)most / 6 / COST_K;
+}
+
+/* In lists of k entries. */
+static void each_sends_what_it_says(void **state)
+{
+    static const struct {
+        const char *name;
+        double same, disjoint;
+    } cases[] = {
+        {"direct", 2 * 7 / 8.0, 7 / 8.0 * 9},
+        {"allgather", 7, 7},
+        {"doubling", 3, 7},
+        {"ring", 2 * 7 / 8.0, 1.5 * 7},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double same = pairs_sent(cases[i].name, false), disjoint = pairs_sent(cases[i].name, true);
+        printf("%s: %.3f k pairs of the same positions, %.3f k of disjoint ones\n", cases[i].name,
+               same, disjoint);
+        assert_true(fabs(same / cases[i].same - 1) < 0.05);
+        assert_true(fabs(disjoint / cases[i].disjoint - 1) < 0.05);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_algorithms_are_right_and_canonical_ones_equal_dense_bit_for_bit),
+        cmocka_unit_test(long_streams_of_full_chunks_come_to_an_end),
+        cmocka_unit_test(many_ranks_of_any_number_agree),
+        cmocka_unit_test(a_union_enters_each_host_once),
+        cmocka_unit_test(a_short_list_is_reported_with_the_size_needed),
+        cmocka_unit_test(unsorted_lists_are_refused),
+        cmocka_unit_test(what_an_algorithm_cannot_do_is_refused_before_the_codec_has_begun),
+        cmocka_unit_test(each_sends_what_it_says),
+    };
+
+    seed = spr_rng_test_seed();
+    printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
