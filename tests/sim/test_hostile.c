@@ -58,12 +58,14 @@ static void post_allreduce(struct scene *s)
                      SPR_OK);
 }
 
-static void post_sparse(struct scene *s)
+static void post_sparse(struct scene *s, const char *algorithm)
 {
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
     spr_sparse list = {indices, values, ENTRIES, 0};
 
-    assert_int_equal(spr_isparse_allreduce(victim(s), &list, ELEMENTS, result, NULL, SPR_SUM, NULL,
-                                           &s->world.requests[0]),
+    options.algorithm = algorithm;
+    assert_int_equal(spr_isparse_allreduce(victim(s), &list, ELEMENTS, result, NULL, SPR_SUM,
+                                           &options, &s->world.requests[0]),
                      SPR_OK);
 }
 
@@ -104,23 +106,30 @@ static void expect_blame(struct scene *s, spr_status status, const char *what)
                  text, spr_status_name(status));
 }
 
+/* The first message of each stream of chunks that two ranks have. */
+static const struct stream {
+    const char *algorithm;
+    uint32_t step;
+} streams[] = {
+    {"direct", 0}, {"direct", UNION_STEP}, {"allgather", 0}, {"doubling", 1u << 20}, {"ring", 0},
+};
+
 /* Chunks --------------------------------------------------------------------------------------- */
 
 static void a_chunk_without_windows_is_refused(void **state)
 {
-    static const uint32_t steps[] = {0, UNION_STEP};
     static const uint16_t flags[] = {0, SPR_CHUNK_LAST};
 
     (void)state;
-    for (size_t i = 0; i < SPR_ARRAY_LEN(steps); i++) {
+    for (size_t i = 0; i < SPR_ARRAY_LEN(streams); i++) {
         for (size_t k = 0; k < SPR_ARRAY_LEN(flags); k++) {
             struct spr_chunk_header chunk = {.format = SPR_CHUNK_U16, .flags = flags[k]};
             struct spr_frame grant;
             struct scene s;
             begin(&s);
-            post_sparse(&s);
+            post_sparse(&s, streams[i].algorithm);
             grant = first_grant(&s);
-            answer(&s, &grant, steps[i], &chunk, sizeof chunk);
+            answer(&s, &grant, streams[i].step, &chunk, sizeof chunk);
             expect_blame(&s, SPR_ERR_PROTO, "a chunk without windows");
             end(&s);
         }
@@ -137,7 +146,7 @@ static void random_chunks_are_refused(void **state)
             struct spr_chunk_header header;
             uint32_t payload[64];
         } chunk = {{.format = (uint8_t)spr_rng_below(&rng, SPR_CHUNK_FORMATS + 1)}, {0}};
-        uint32_t step = spr_rng_below(&rng, 2) ? UNION_STEP : 0;
+        const struct stream *stream = &streams[spr_rng_below(&rng, SPR_ARRAY_LEN(streams))];
         size_t bytes = sizeof chunk.header + 4 * spr_rng_below(&rng, 65);
         struct spr_frame grant;
         struct scene s;
@@ -148,9 +157,9 @@ static void random_chunks_are_refused(void **state)
         for (size_t i = 0; i < SPR_ARRAY_LEN(chunk.payload); i++)
             chunk.payload[i] = (uint32_t)(spr_rng_next(&rng) >> spr_rng_below(&rng, 64));
         begin(&s);
-        post_sparse(&s);
+        post_sparse(&s, stream->algorithm);
         grant = first_grant(&s);
-        answer(&s, &grant, step, &chunk, bytes);
+        answer(&s, &grant, stream->step, &chunk, bytes);
         world_settle(&s.world, 2);
         /* One that happens to be right leaves rank 0 waiting for the next. */
         expect_blame(&s, victim(&s)->error.status ? SPR_ERR_PROTO : SPR_ERR_DEADLINE, "noise");
@@ -181,7 +190,7 @@ static void data_behind_the_last_chunk_is_refused(void **state)
         struct scene s;
         size_t bytes;
         begin(&s);
-        post_sparse(&s);
+        post_sparse(&s, "direct");
         grant = first_grant(&s);
         bytes = empty_stream(&s, chunk);
         answer(&s, &grant, 0, chunk, bytes);
