@@ -5,6 +5,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/api.c \
 	collectives/barrier.c \
 	collectives/barrier.h \
+	collectives/bruck.c \
 	collectives/choice.c \
 	collectives/choice.h \
 	collectives/collective.c \
@@ -20,6 +21,9 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/direct_start.c \
 	collectives/dispute.c \
 	collectives/dispute.h \
+	collectives/doubling.c \
+	collectives/exchange.c \
+	collectives/exchange.h \
 	collectives/failure.c \
 	collectives/finite.c \
 	collectives/finite.h \
@@ -29,6 +33,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/grow_members.c \
 	collectives/grow_state.c \
 	collectives/halves.c \
+	collectives/halving.c \
 	collectives/hierarchical.c \
 	collectives/links.c \
 	collectives/membership.c \

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/rng.h"
 #include "compress/value.h"
@@ -86,4 +87,11 @@ double reference_reduce(const double *x, int ranks, spr_dtype t, spr_op op, doub
         return sum;
     sum /= ranks;
     return t == SPR_INT32 || t == SPR_INT64 ? trunc(sum) : sum;
+}
+
+bool reference_allreduce_takes(const char *algorithm, spr_dtype t, size_t count)
+{
+    if (!strcmp(algorithm, "flat"))
+        return count * spr_dtype_size(t) <= 65536;
+    return !strcmp(algorithm, "direct") || (t != SPR_FP16 && t != SPR_BF16);
 }

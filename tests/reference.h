@@ -22,5 +22,8 @@ double reference_unit(spr_dtype t);
 double reference_input(uint64_t seed, spr_dtype t, uint64_t salt, int rank, size_t i);
 /* The reduction of x[0..ranks), and the largest error that `ranks` roundings may cause. */
 double reference_reduce(const double *x, int ranks, spr_dtype t, spr_op op, double *bound);
+/* Does this algorithm of allreduce take that? Those that round partial sums take no halves; flat
+ * takes what is eager by default. */
+bool reference_allreduce_takes(const char *algorithm, spr_dtype t, size_t count);
 
 #endif

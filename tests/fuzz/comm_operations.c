@@ -30,7 +30,10 @@ static void define(struct operation *o, struct fuzz_in *in)
 {
     static const size_t counts[] = {0, 1, 2, 3, 7, 100, 500, 501, 1000, 2100, 3000, 40, 9, 64, 200};
     static const spr_dtype dtypes[] = {SPR_FP32, SPR_FP64, SPR_INT32, SPR_INT64};
-    static const char *const algorithms[] = {NULL, "direct", "ring", "flat"};
+    static const char *const reductions[] = {NULL,      "direct",   "ring", "flat",
+                                             "halving", "doubling", "ring", "flat"};
+    static const char *const broadcasts[] = {NULL, "direct", "flat", "direct"};
+    static const char *const gathers[] = {NULL, "bruck"};
     static const char *const sparse[] = {NULL, "allgather", "doubling", "ring"};
     uint8_t a = fuzz_u8(in), b = fuzz_u8(in), c = fuzz_u8(in);
     size_t size = (size_t)g.ranks;
@@ -44,7 +47,11 @@ static void define(struct operation *o, struct fuzz_in *in)
     /* The large one, two chunks of fp64, may only be the first: it takes as long as a hundred. */
     o->count = c == 255 && o == g.ops ? 33000 : counts[(c & 15) % SPR_ARRAY_LEN(counts)];
     if (o->kind == ALLREDUCE)
-        o->algorithm = algorithms[c >> 4 & 3];
+        o->algorithm = reductions[c >> 4 & 7];
+    if (o->kind == BROADCAST)
+        o->algorithm = broadcasts[c >> 4 & 3];
+    if (o->kind == ALLGATHER)
+        o->algorithm = gathers[c >> 4 & 1];
     if (o->kind == SPARSE)
         o->algorithm = sparse[c >> 4 & 3];
     if (o->algorithm && !strcmp(o->algorithm, "flat") && o->count > 1000)

@@ -58,7 +58,7 @@ static void run_everything(struct job *job, int rank, spr_comm *comm)
         for (int a = -1; a < 0 || spr_algorithm_name("allreduce", a); a++) {
             spr_call_options options = SPR_CALL_OPTIONS_INIT;
             options.algorithm = a < 0 ? "auto" : spr_algorithm_name("allreduce", a);
-            if (!strcmp(options.algorithm, "flat") && n > 60000)
+            if (a >= 0 && !reference_allreduce_takes(options.algorithm, SPR_FP32, n))
                 continue;
             for (size_t i = 0; i < n; i++)
                 in[i] = input(rank, i, (unsigned)s);

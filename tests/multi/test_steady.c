@@ -70,9 +70,7 @@ static void run_dense(struct work *w, spr_dtype dtype, size_t count)
     for (int a = 0; spr_algorithm_name("allreduce", a); a++) {
         spr_call_options options = SPR_CALL_OPTIONS_INIT;
         options.algorithm = spr_algorithm_name("allreduce", a);
-        if ((!strcmp(options.algorithm, "flat") && bytes > 65536) ||
-            ((!strcmp(options.algorithm, "ring") || !strcmp(options.algorithm, "hierarchical")) &&
-             dtype == SPR_BF16))
+        if (!reference_allreduce_takes(options.algorithm, dtype, count))
             continue;
         fill(w, dtype, count, count);
         RANK_CHECK(!spr_allreduce(w->comm, w->in, w->out, count, dtype, SPR_SUM, &options));

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "tests/reference.h"
 
 #define MS 1000000ull
 
@@ -51,19 +52,23 @@ static const char *draw_sparse(const struct schedule *s, const struct schedule_o
 
 static void draw_algorithm(struct schedule *s, struct schedule_operation *o)
 {
-    static const char *const reductions[] = {NULL, NULL, "flat", "direct", "ring"};
+    static const char *const reductions[] = {NULL,   NULL,      "flat",    "direct",
+                                             "ring", "halving", "doubling"};
+    static const char *const gathers[] = {NULL, "direct", "bruck"};
     static const char *const broadcasts[] = {NULL, "flat", "direct"};
 
     if (o->kind == SCHEDULE_ALLREDUCE)
         o->algorithm = PICK(s, reductions);
+    if (o->kind == SCHEDULE_ALLGATHER)
+        o->algorithm = PICK(s, gathers);
     if (o->kind == SCHEDULE_BROADCAST)
         o->algorithm = PICK(s, broadcasts);
     if (o->kind == SCHEDULE_SPARSE)
         o->algorithm = draw_sparse(s, o);
     if (o->algorithm && !strcmp(o->algorithm, "flat") && o->count > 8000)
         o->algorithm = "direct";
-    if (o->algorithm && !strcmp(o->algorithm, "ring") &&
-        (o->dtype == SPR_FP16 || o->dtype == SPR_BF16))
+    if (o->kind == SCHEDULE_ALLREDUCE && o->algorithm && strcmp(o->algorithm, "flat") &&
+        !reference_allreduce_takes(o->algorithm, o->dtype, o->count))
         o->algorithm = "direct";
 }
 

@@ -105,6 +105,14 @@ static const struct {
     {"nothing and a few", {ALLREDUCE, 0, 0, 0, 0, NULL}, {ALLREDUCE, 5, 0, 0, 0, NULL}},
     {"nothing, directly", {ALLREDUCE, 0, 0, 0, 0, "direct"}, {ALLREDUCE, LARGE, 0, 0, 0, NULL}},
     {"nothing and rings", {ALLREDUCE, 0, 0, 0, 0, NULL}, {ALLREDUCE, LARGE, 0, 0, 0, "ring"}},
+    {"nothing and halves", {ALLREDUCE, 0, 0, 0, 0, NULL}, {ALLREDUCE, LARGE, 0, 0, 0, "halving"}},
+    {"one to halve", {ALLREDUCE, 2, 0, 0, 0, "halving"}, {ALLREDUCE, 1, 0, 0, 0, "halving"}},
+    {"counts to double",
+     {ALLREDUCE, LARGE - 1, 0, 0, 0, "doubling"},
+     {ALLREDUCE, LARGE, 0, 0, 0, "doubling"}},
+    {"algorithms", {ALLREDUCE, LARGE, 0, 0, 0, "halving"}, {ALLREDUCE, LARGE, 0, 0, 0, NULL}},
+    {"few to gather", {ALLGATHER, 1, 0, 0, 0, "bruck"}, {ALLGATHER, 2, 0, 0, 0, "bruck"}},
+    {"many to gather", {ALLGATHER, 9000, 0, 0, 0, "bruck"}, {ALLGATHER, 10000, 0, 0, 0, "bruck"}},
     {"many and nothing", {ALLREDUCE, LARGE, 0, 0, 0, "direct"}, {ALLREDUCE, 0, 0, 0, 0, NULL}},
     {"nothing to scatter",
      {REDUCE_SCATTER, 0, 0, 0, 0, NULL},
@@ -132,16 +140,22 @@ static void keep_text(void *ctx, spr_status status)
         snprintf(texts[rq->comm->rank], sizeof texts[0], "%s", rq->why ? rq->why : "");
 }
 
-/* The error names two ranks and the field. Those who agree with the root of a small broadcast, or
- * with both neighbours, may be through already, with good data. */
+/* May it be through already, with good data? Who agrees with the root of a broadcast that is small,
+ * and who agrees with both neighbours. */
+static bool may_be_through(const struct call *c, int r)
+{
+    if (c->kind == SENDRECV)
+        return c->root != 0;
+    return c->kind == BROADCAST && c->root != r && c->count < 1000;
+}
+
+/* The error names two ranks and the field. */
 static void check_rank(const struct world *w, int r, const struct call *c, bool odd,
                        const char *what, uint64_t trial)
 {
-    bool early = !odd && ((c->kind == BROADCAST && c->count < 1000 && c->root != r) ||
-                          (c->kind == SENDRECV && c->root != 0));
     const char *text = texts[r], *second = strstr(text, " on rank ");
 
-    if (early && w->results[r] == SPR_OK)
+    if (!odd && may_be_through(c, r) && w->results[r] == SPR_OK)
         return;
     if (w->results[r] != SPR_ERR_MISMATCH || !strstr(text, "the ranks disagree: ") || !second ||
         !strstr(second + 1, " on rank "))

@@ -125,15 +125,11 @@ static void allreduce_is_right_for_all_algorithms_types_and_sizes(void **state)
         make(&w, ranks, 10e9);
         for (int a = 0; spr_algorithm_name("allreduce", a); a++) {
             const char *name = spr_algorithm_name("allreduce", a);
-            for (spr_dtype t = 0; t < SPR_DTYPE_COUNT; t++) {
-                bool half = t == SPR_FP16 || t == SPR_BF16;
-                if (half && (!strcmp(name, "ring") || !strcmp(name, "hierarchical")))
-                    continue;
+            for (spr_dtype t = 0; t < SPR_DTYPE_COUNT; t++)
                 for (spr_op op = 0; op < SPR_OP_COUNT; op++)
                     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
-                        if (strcmp(name, "flat") || sizes[s] * spr_dtype_size(t) <= 65536)
+                        if (reference_allreduce_takes(name, t, sizes[s]))
                             check_allreduce(&w, name, t, op, sizes[s], (s + (size_t)op) % 2, s);
-            }
         }
         world_destroy(&w);
     }
@@ -237,7 +233,88 @@ static void direct_and_flat_give_the_same_bits(void **state)
     world_destroy(&w);
 }
 
-static void reduce_scatter_and_allgather_are_right(void **state)
+/* The sum of `units` ranks or pairs of neighbours from `first` on: halves are added to halves. */
+static float sum_of_halves(const struct buffers *b, size_t i, int first, int units, int pairs)
+{
+    int rank = first < pairs ? 2 * first : first + pairs;
+    float sum;
+
+    if (units > 1)
+        return sum_of_halves(b, i, first, units / 2, pairs) +
+               sum_of_halves(b, i, first + units / 2, units / 2, pairs);
+    sum = ((const float *)(const void *)b->in[rank])[i];
+    return first < pairs ? sum + ((const float *)(const void *)b->in[rank + 1])[i] : sum;
+}
+
+static void halving_and_doubling_add_neighbours_to_neighbours(void **state)
+{
+    static const char *const names[] = {"halving", "doubling"};
+    enum { N = 5000 };
+
+    (void)state;
+    for (int ranks = 1; ranks <= most_ranks(); ranks++)
+        for (size_t a = 0; a < 2; a++) {
+            spr_call_options options = SPR_CALL_OPTIONS_INIT;
+            int units = 1;
+            struct buffers b;
+            struct world w;
+            while (2 * units <= ranks)
+                units *= 2;
+            options.algorithm = names[a];
+            make(&w, ranks, 10e9);
+            fill(&w, &b, SPR_FP32, N, N, 3);
+            post_sums(&w, &b, N, &options);
+            run_ok(&w);
+            for (size_t i = 0; i < N; i++) {
+                float want = sum_of_halves(&b, i, 0, units, ranks - units);
+                for (int r = 0; r < ranks; r++)
+                    assert_memory_equal(b.out[r] + 4 * i, &want, 4);
+            }
+            drop(&w, &b);
+            world_destroy(&w);
+        }
+}
+
+/* Only the oldest of them may leave what came in the transport's memory. */
+static void many_at_once_do_not_get_in_each_others_way(void **state)
+{
+    enum { OPERATIONS = 12, N = 70000 };
+    static spr_request *requests[OPERATIONS][WORLD_MAX];
+    static struct buffers b[OPERATIONS];
+    struct world w;
+    int algorithms = 0;
+
+    (void)state;
+    while (spr_algorithm_name("allreduce", algorithms))
+        algorithms++;
+    for (int ranks = 2; ranks <= most_ranks(); ranks += 3) {
+        make(&w, ranks, 10e9);
+        for (int k = 0; k < OPERATIONS; k++)
+            fill(&w, &b[k], SPR_FP32, N, N, (uint64_t)k);
+        for (int r = 0; r < ranks; r++)
+            for (int k = 0; k < OPERATIONS; k++) {
+                spr_call_options options = SPR_CALL_OPTIONS_INIT;
+                options.algorithm = spr_algorithm_name("allreduce", 1 + k % (algorithms - 1));
+                assert_int_equal(spr_iallreduce(w.comms[r], b[k].in[r], b[k].out[r], N, SPR_FP32,
+                                                SPR_SUM, &options, &requests[k][r]),
+                                 SPR_OK);
+            }
+        for (int k = OPERATIONS - 1; k >= 0; k--) {
+            memcpy(w.requests, requests[k], sizeof requests[k]);
+            run_ok(&w);
+            for (size_t i = 0; i < N; i++) {
+                double bound, want = expected(&w, &b[k], SPR_FP32, SPR_SUM, i, &bound);
+                assert_true(fabs(reference_load(SPR_FP32, b[k].out[0], i) - want) <= bound);
+            }
+            for (int r = 1; r < ranks; r++)
+                assert_memory_equal(b[k].out[r], b[k].out[0], N * 4);
+            drop(&w, &b[k]);
+        }
+        world_destroy(&w);
+    }
+}
+
+static void reduce_scatter_is_right(void **state)
 {
     struct world w;
 
@@ -259,40 +336,81 @@ static void reduce_scatter_and_allgather_are_right(void **state)
                     assert_true(fabs(reference_load(SPR_FP32, b.out[r], i) - want) <= bound);
                 }
             drop(&w, &b);
-            fill(&w, &b, SPR_INT64, n, total, s);
-            for (int r = 0; r < ranks; r++)
-                spr_iallgather(w.comms[r], b.in[r], b.out[r], n, SPR_INT64, NULL, &w.requests[r]);
-            run_ok(&w);
-            for (int r = 0; r < ranks; r++)
-                for (int from = 0; from < ranks; from++)
-                    assert_memory_equal(b.out[r] + (size_t)from * n * 8, b.in[from], n * 8);
-            drop(&w, &b);
         }
         world_destroy(&w);
     }
 }
 
+static void check_allgather(struct world *w, const char *algorithm, size_t n, bool in_place)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    struct buffers b;
+
+    options.algorithm = algorithm;
+    fill(w, &b, SPR_INT64, n, n * (size_t)w->ranks, n);
+    for (int r = 0; r < w->ranks; r++) {
+        char *own = b.out[r] + (size_t)r * n * 8;
+        if (in_place)
+            memcpy(own, b.in[r], n * 8);
+        assert_int_equal(spr_iallgather(w->comms[r], in_place ? own : b.in[r], b.out[r], n,
+                                        SPR_INT64, &options, &w->requests[r]),
+                         SPR_OK);
+    }
+    run_ok(w);
+    for (int r = 0; r < w->ranks; r++) {
+        for (int from = 0; from < w->ranks; from++)
+            assert_memory_equal(b.out[r] + (size_t)from * n * 8, b.in[from], n * 8);
+        assert_int_equal((unsigned char)b.out[r][n * (size_t)w->ranks * 8], 0xee);
+    }
+    drop(w, &b);
+}
+
+static void allgather_is_right_for_all_algorithms(void **state)
+{
+    const char *name;
+
+    (void)state;
+    for (int ranks = 1; ranks <= most_ranks(); ranks++) {
+        struct world w;
+        make(&w, ranks, 10e9);
+        for (int a = 0; (name = spr_algorithm_name("allgather", a)) != NULL; a++)
+            for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+                check_allgather(&w, name, sizes[s], s % 2);
+        world_destroy(&w);
+    }
+}
+
+static void check_broadcast(struct world *w, const char *algorithm, size_t n, int root)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    struct buffers b;
+
+    options.algorithm = algorithm;
+    fill(w, &b, SPR_FP64, n, n, n);
+    for (int r = 0; r < w->ranks; r++)
+        assert_int_equal(
+            spr_ibroadcast(w->comms[r], b.in[r], n, SPR_FP64, root, &options, &w->requests[r]),
+            SPR_OK);
+    run_ok(w);
+    for (int r = 0; r < w->ranks; r++)
+        for (size_t i = 0; i < n; i++)
+            assert_true(reference_load(SPR_FP64, b.in[r], i) ==
+                        reference_input(seed, SPR_FP64, n, root, i));
+    drop(w, &b);
+}
+
 static void broadcast_and_barrier_are_right(void **state)
 {
     struct world w;
+    const char *name;
 
     (void)state;
     for (int ranks = 1; ranks <= most_ranks(); ranks++) {
         make(&w, ranks, 10e9);
-        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-            int root = (int)(s % (size_t)ranks);
-            size_t n = sizes[s];
-            struct buffers b;
-            fill(&w, &b, SPR_FP64, n, n, s);
-            for (int r = 0; r < ranks; r++)
-                spr_ibroadcast(w.comms[r], b.in[r], n, SPR_FP64, root, NULL, &w.requests[r]);
-            run_ok(&w);
-            for (int r = 0; r < ranks; r++)
-                for (size_t i = 0; i < n; i++)
-                    assert_true(reference_load(SPR_FP64, b.in[r], i) ==
-                                reference_input(seed, SPR_FP64, s, root, i));
-            drop(&w, &b);
-        }
+        for (int a = 0; (name = spr_algorithm_name("broadcast", a)) != NULL; a++)
+            for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+                if (strcmp(name, "flat") || sizes[s] * 8 <= 65536)
+                    check_broadcast(&w, name, sizes[s], (int)(s % (size_t)ranks));
         for (int r = 0; r < ranks; r++)
             spr_ibarrier(w.comms[r], NULL, &w.requests[r]);
         run_ok(&w);
@@ -368,8 +486,11 @@ static void every_survivor_names_the_killed_rank(void **state)
 {
     struct spr_rng rng = {seed, 1};
 
+    static const char *const algorithms[] = {"direct", "ring", "halving", "doubling"};
+
     (void)state;
-    for (int trial = 0; trial < (reference_small_scale() ? 20 : 200); trial++) {
+    for (int trial = 0; trial < (reference_small_scale() ? 20 : 400); trial++) {
+        spr_call_options options = SPR_CALL_OPTIONS_INIT;
         int ranks = 2 + (int)spr_rng_below(&rng, 7),
             victim = (int)spr_rng_below(&rng, (uint64_t)ranks);
         size_t n = 1 + (size_t)spr_rng_below(&rng, 300000);
@@ -379,12 +500,13 @@ static void every_survivor_names_the_killed_rank(void **state)
         int failed;
         make(&w, ranks, 1e9);
         fill(&w, &b, SPR_FP32, n, n, 5);
+        options.algorithm = algorithms[trial % 4];
         spr_sim_kill(w.sim, victim, spr_rng_below(&rng, 3000000) + 1);
         for (int step = 0; step < 1000; step++) {
             for (int r = 0; r < ranks; r++)
                 if (spr_sim_runs(w.sim, r) && !w.requests[r] && !last[r])
                     last[r] = spr_iallreduce(w.comms[r], b.in[r], b.out[r], n, SPR_FP32, SPR_SUM,
-                                             NULL, &w.requests[r]);
+                                             &options, &w.requests[r]);
             assert_true(world_run(&w, LIMIT_NS));
             failed = 0;
             for (int r = 0; r < ranks; r++) {
@@ -465,7 +587,10 @@ int main(void)
         cmocka_unit_test(a_shorter_slice_may_have_more_chunks),
         cmocka_unit_test(hosts_show_in_the_bits_unless_they_must_not),
         cmocka_unit_test(direct_and_flat_give_the_same_bits),
-        cmocka_unit_test(reduce_scatter_and_allgather_are_right),
+        cmocka_unit_test(halving_and_doubling_add_neighbours_to_neighbours),
+        cmocka_unit_test(many_at_once_do_not_get_in_each_others_way),
+        cmocka_unit_test(reduce_scatter_is_right),
+        cmocka_unit_test(allgather_is_right_for_all_algorithms),
         cmocka_unit_test(broadcast_and_barrier_are_right),
         cmocka_unit_test(error_feedback_conserves_every_step),
         cmocka_unit_test(every_survivor_names_the_killed_rank),
