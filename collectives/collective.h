@@ -162,11 +162,11 @@ spr_status spr_collective_run(spr_comm *comm, const struct spr_plan *plan,
 
 /* The table's entries. */
 extern const struct spr_algorithm spr_allreduce_direct, spr_allreduce_ring, spr_allreduce_flat;
-extern const struct spr_algorithm spr_allreduce_halving, spr_allreduce_doubling;
+extern const struct spr_algorithm spr_allreduce_halving, spr_allreduce_doubling, spr_allreduce_tree;
 extern const struct spr_algorithm spr_allreduce_hierarchical;
 extern const struct spr_algorithm spr_reduce_scatter_direct;
 extern const struct spr_algorithm spr_allgather_direct, spr_allgather_bruck;
-extern const struct spr_algorithm spr_broadcast_direct, spr_broadcast_flat;
+extern const struct spr_algorithm spr_broadcast_direct, spr_broadcast_flat, spr_broadcast_tree;
 extern const struct spr_algorithm spr_barrier_dissemination;
 extern const struct spr_algorithm spr_sparse_direct, spr_sparse_hierarchical;
 extern const struct spr_algorithm spr_sparse_allgather, spr_sparse_doubling, spr_sparse_ring;

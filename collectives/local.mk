@@ -64,5 +64,6 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/sparse_stream.c \
 	collectives/topology.c \
 	collectives/topology.h \
+	collectives/tree.c \
 	collectives/watch.c \
 	collectives/watch.h

@@ -10,15 +10,13 @@
 /* In order of preference: "auto" takes the first that is usable and fits. Those behind one that
  * always is, such as direct, are there to be asked for by name. */
 static const struct spr_algorithm *const table[] = {
-    &spr_allreduce_flat,        &spr_allreduce_hierarchical,
-    &spr_allreduce_direct,      &spr_allreduce_ring,
-    &spr_allreduce_halving,     &spr_allreduce_doubling,
-    &spr_reduce_scatter_direct, &spr_allgather_direct,
-    &spr_allgather_bruck,       &spr_broadcast_flat,
-    &spr_broadcast_direct,      &spr_barrier_dissemination,
-    &spr_sparse_hierarchical,   &spr_sparse_direct,
-    &spr_sparse_allgather,      &spr_sparse_doubling,
-    &spr_sparse_ring,           &spr_sendrecv_direct,
+    &spr_allreduce_flat,  &spr_allreduce_hierarchical, &spr_allreduce_direct,
+    &spr_allreduce_ring,  &spr_allreduce_halving,      &spr_allreduce_doubling,
+    &spr_allreduce_tree,  &spr_reduce_scatter_direct,  &spr_allgather_direct,
+    &spr_allgather_bruck, &spr_broadcast_flat,         &spr_broadcast_direct,
+    &spr_broadcast_tree,  &spr_barrier_dissemination,  &spr_sparse_hierarchical,
+    &spr_sparse_direct,   &spr_sparse_allgather,       &spr_sparse_doubling,
+    &spr_sparse_ring,     &spr_sendrecv_direct,
 };
 
 static bool fits(const struct spr_comm *comm, const struct spr_plan *plan,

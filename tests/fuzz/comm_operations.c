@@ -31,8 +31,8 @@ static void define(struct operation *o, struct fuzz_in *in)
     static const size_t counts[] = {0, 1, 2, 3, 7, 100, 500, 501, 1000, 2100, 3000, 40, 9, 64, 200};
     static const spr_dtype dtypes[] = {SPR_FP32, SPR_FP64, SPR_INT32, SPR_INT64};
     static const char *const reductions[] = {NULL,      "direct",   "ring", "flat",
-                                             "halving", "doubling", "ring", "flat"};
-    static const char *const broadcasts[] = {NULL, "direct", "flat", "direct"};
+                                             "halving", "doubling", "tree", "flat"};
+    static const char *const broadcasts[] = {NULL, "direct", "flat", "tree"};
     static const char *const gathers[] = {NULL, "bruck"};
     static const char *const sparse[] = {NULL, "allgather", "doubling", "ring"};
     uint8_t a = fuzz_u8(in), b = fuzz_u8(in), c = fuzz_u8(in);

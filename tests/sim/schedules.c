@@ -52,10 +52,10 @@ static const char *draw_sparse(const struct schedule *s, const struct schedule_o
 
 static void draw_algorithm(struct schedule *s, struct schedule_operation *o)
 {
-    static const char *const reductions[] = {NULL,   NULL,      "flat",    "direct",
-                                             "ring", "halving", "doubling"};
+    static const char *const reductions[] = {NULL,   NULL,      "flat",     "direct",
+                                             "ring", "halving", "doubling", "tree"};
     static const char *const gathers[] = {NULL, "direct", "bruck"};
-    static const char *const broadcasts[] = {NULL, "flat", "direct"};
+    static const char *const broadcasts[] = {NULL, "flat", "direct", "tree"};
 
     if (o->kind == SCHEDULE_ALLREDUCE)
         o->algorithm = PICK(s, reductions);

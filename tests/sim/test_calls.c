@@ -88,6 +88,15 @@ static const struct {
     {"a barrier and a few", {BARRIER, 0, 0, 0, 0, NULL}, {ALLREDUCE, 1, 0, 0, 0, NULL}},
     {"roots", {BROADCAST, LARGE, 0, 0, 1, NULL}, {BROADCAST, LARGE, 0, 0, 0, NULL}},
     {"roots of few", {BROADCAST, 10, 0, 0, 1, NULL}, {BROADCAST, 10, 0, 0, 0, NULL}},
+    {"roots of trees", {BROADCAST, LARGE, 0, 0, 1, "tree"}, {BROADCAST, LARGE, 0, 0, 0, "tree"}},
+    {"roots of small trees", {BROADCAST, 10, 0, 0, 1, "tree"}, {BROADCAST, 10, 0, 0, 0, "tree"}},
+    {"types in a tree",
+     {BROADCAST, 40, SPR_INT32, 0, 1, "tree"},
+     {BROADCAST, 40, SPR_FP32, 0, 1, "tree"}},
+    {"counts in a tree",
+     {BROADCAST, LARGE - 1, 0, 0, 1, "tree"},
+     {BROADCAST, LARGE, 0, 0, 1, "tree"}},
+    {"a tree and none", {BROADCAST, LARGE, 0, 0, 1, "tree"}, {BROADCAST, LARGE, 0, 0, 1, NULL}},
     {"types of few, directly",
      {BROADCAST, 40, SPR_INT32, 0, 1, "direct"},
      {BROADCAST, 40, SPR_FP32, 0, 1, "direct"}},
@@ -106,10 +115,14 @@ static const struct {
     {"nothing, directly", {ALLREDUCE, 0, 0, 0, 0, "direct"}, {ALLREDUCE, LARGE, 0, 0, 0, NULL}},
     {"nothing and rings", {ALLREDUCE, 0, 0, 0, 0, NULL}, {ALLREDUCE, LARGE, 0, 0, 0, "ring"}},
     {"nothing and halves", {ALLREDUCE, 0, 0, 0, 0, NULL}, {ALLREDUCE, LARGE, 0, 0, 0, "halving"}},
+    {"nothing and a tree", {ALLREDUCE, 0, 0, 0, 0, NULL}, {ALLREDUCE, LARGE, 0, 0, 0, "tree"}},
     {"one to halve", {ALLREDUCE, 2, 0, 0, 0, "halving"}, {ALLREDUCE, 1, 0, 0, 0, "halving"}},
     {"counts to double",
      {ALLREDUCE, LARGE - 1, 0, 0, 0, "doubling"},
      {ALLREDUCE, LARGE, 0, 0, 0, "doubling"}},
+    {"operations in a tree",
+     {ALLREDUCE, 1000, 0, SPR_MAX, 0, "tree"},
+     {ALLREDUCE, 1000, 0, SPR_SUM, 0, "tree"}},
     {"algorithms", {ALLREDUCE, LARGE, 0, 0, 0, "halving"}, {ALLREDUCE, LARGE, 0, 0, 0, NULL}},
     {"few to gather", {ALLGATHER, 1, 0, 0, 0, "bruck"}, {ALLGATHER, 2, 0, 0, 0, "bruck"}},
     {"many to gather", {ALLGATHER, 9000, 0, 0, 0, "bruck"}, {ALLGATHER, 10000, 0, 0, 0, "bruck"}},
@@ -141,12 +154,13 @@ static void keep_text(void *ctx, spr_status status)
 }
 
 /* May it be through already, with good data? Who agrees with the root of a broadcast that is small,
- * and who agrees with both neighbours. */
+ * or by a tree, and who agrees with both neighbours. */
 static bool may_be_through(const struct call *c, int r)
 {
     if (c->kind == SENDRECV)
         return c->root != 0;
-    return c->kind == BROADCAST && c->root != r && c->count < 1000;
+    return c->kind == BROADCAST && c->root != r &&
+           (c->count < 1000 || (c->algorithm && !strcmp(c->algorithm, "tree")));
 }
 
 /* The error names two ranks and the field. */

@@ -486,7 +486,7 @@ static void every_survivor_names_the_killed_rank(void **state)
 {
     struct spr_rng rng = {seed, 1};
 
-    static const char *const algorithms[] = {"direct", "ring", "halving", "doubling"};
+    static const char *const algorithms[] = {"direct", "ring", "halving", "doubling", "tree"};
 
     (void)state;
     for (int trial = 0; trial < (reference_small_scale() ? 20 : 400); trial++) {
@@ -500,7 +500,7 @@ static void every_survivor_names_the_killed_rank(void **state)
         int failed;
         make(&w, ranks, 1e9);
         fill(&w, &b, SPR_FP32, n, n, 5);
-        options.algorithm = algorithms[trial % 4];
+        options.algorithm = algorithms[trial % 5];
         spr_sim_kill(w.sim, victim, spr_rng_below(&rng, 3000000) + 1);
         for (int step = 0; step < 1000; step++) {
             for (int r = 0; r < ranks; r++)

@@ -59,7 +59,8 @@ static void both_rounds_are_sums_over_all_ranks(void **state)
 
 static void any_algorithm_that_is_asked_for_takes_both_rounds(void **state)
 {
-    static const char *const names[] = {"direct", "ring", "flat", "halving", "doubling", "auto"};
+    static const char *const names[] = {"direct",   "ring", "flat", "halving",
+                                        "doubling", "tree", "auto"};
     spr_call_options options = SPR_CALL_OPTIONS_INIT;
     static float first[N];
 
