@@ -334,15 +334,14 @@ static void withdraw_rest(spr_request *rq)
 static bool advance(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
-    struct spr_counters *counters = &rq->comm->counters;
     bool contributed, taken;
 
     contributed = contribute(rq);
     merge(rq);
     if (rq->comm->error.status)
         return false;
-    if (s->merged == s->windows && counters->last_reduce_scatter_ns == 0)
-        counters->last_reduce_scatter_ns = spr_now_ns(rq->comm->clock) - rq->posted_ns;
+    if (s->merged == s->windows)
+        spr_sparse_summed(rq);
     taken = take_unions(rq);
     if (rq->comm->error.status || !contributed || !taken || s->merged < s->windows)
         return false;

@@ -75,6 +75,7 @@ struct spr_sparse_state {
     const struct spr_topology *topology; /* NULL: each owner tells every rank itself */
     struct spr_out **relays;             /* [size] by owner, [SPR_SPARSE_AHEAD][listeners] */
     uint64_t union_entries;
+    uint64_t reduce_scatter_ns;          /* from the post until all sums of this rank were there */
     struct spr_kept **kept, **kept_tail; /* [size], for a list result; by owner */
 };
 
@@ -158,5 +159,7 @@ spr_status spr_sparse_list(spr_request *rq);
 /* Everything is done but for messages under way: false while there are any. Then the list is made,
  * and the times are noted. */
 bool spr_sparse_end(spr_request *rq, spr_status (*list)(spr_request *rq));
+/* All sums of this rank are there: the first call counts. */
+void spr_sparse_summed(spr_request *rq);
 
 #endif

@@ -133,6 +133,14 @@ spr_status spr_sparse_list(spr_request *rq)
     return rq->plan.list->count <= rq->plan.list->capacity ? SPR_OK : SPR_ERR_TOO_SMALL;
 }
 
+void spr_sparse_summed(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+
+    if (s->reduce_scatter_ns == 0)
+        s->reduce_scatter_ns = spr_now_ns(rq->comm->clock) - rq->posted_ns;
+}
+
 bool spr_sparse_end(spr_request *rq, spr_status (*list)(spr_request *rq))
 {
     const struct spr_sparse_state *s = rq->state;
@@ -142,7 +150,8 @@ bool spr_sparse_end(spr_request *rq, spr_status (*list)(spr_request *rq))
         return false;
     rq->result = list(rq);
     counters->last_total_ns = spr_now_ns(rq->comm->clock) - rq->posted_ns;
-    counters->last_allgather_ns = counters->last_total_ns - counters->last_reduce_scatter_ns;
+    counters->last_reduce_scatter_ns = s->reduce_scatter_ns;
+    counters->last_allgather_ns = counters->last_total_ns - s->reduce_scatter_ns;
     counters->last_union = s->union_entries;
     return true;
 }

@@ -318,8 +318,8 @@ static bool take_all(spr_request *rq)
     while (take(rq))
         moved = true;
     counters->merge_ns += spr_now_ns(rq->comm->clock) - begin;
-    if (g->step + 1 >= (uint32_t)rq->comm->size && counters->last_reduce_scatter_ns == 0)
-        counters->last_reduce_scatter_ns = spr_now_ns(rq->comm->clock) - rq->posted_ns;
+    if (g->step + 1 >= (uint32_t)rq->comm->size)
+        spr_sparse_summed(rq);
     return moved;
 }
 

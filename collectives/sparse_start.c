@@ -167,7 +167,6 @@ spr_status spr_sparse_prepare(spr_request *rq, size_t state_bytes, int owners)
     status = take_input(rq);
     if (status)
         return status;
-    rq->comm->counters.last_reduce_scatter_ns = 0;
     return make_coding(rq) && make_work_space(rq) ? SPR_OK : SPR_ERR_NOMEM;
 }
 

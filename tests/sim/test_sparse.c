@@ -282,6 +282,41 @@ static void a_union_enters_each_host_once(void **state)
     world_destroy(&w);
 }
 
+/* Whatever else is under way. */
+static void phases_add_up(struct world *w, int rank)
+{
+    spr_stats stats = {.struct_size = sizeof stats};
+
+    assert_int_equal(spr_comm_stats(w->comms[rank], &stats), SPR_OK);
+    assert_int_equal(stats.last_reduce_scatter_ns + stats.last_allgather_ns, stats.last_total_ns);
+}
+
+static void phases_of_sums_in_flight_are_told_apart(void **state)
+{
+    static float dense[2][4][300000];
+    static uint32_t index[300000];
+    static float value[300000];
+    const spr_sparse lists[] = {{index, value, 300000, 0}, {index, value, 3, 0}};
+    spr_request *requests[2][WORLD_MAX] = {{NULL}};
+    struct world w;
+
+    (void)state;
+    for (uint32_t i = 0; i < 300000; i++)
+        index[i] = i;
+    make(&w, 4, 1e9);
+    w.before = phases_add_up;
+    for (int r = 0; r < 4; r++)
+        for (int k = 0; k < 2; k++)
+            assert_int_equal(spr_isparse_allreduce(w.comms[r], &lists[k], 300000, dense[k][r], NULL,
+                                                   SPR_SUM, NULL, &requests[k][r]),
+                             SPR_OK);
+    for (int k = 0; k < 2; k++) {
+        memcpy(w.requests, requests[k], sizeof requests[k]);
+        run_ok(&w);
+    }
+    world_destroy(&w);
+}
+
 /* Lists --------------------------------------------------------------------------------------- */
 
 static void a_short_list_is_reported_with_the_size_needed(void **state)
@@ -448,6 +483,7 @@ int main(void)
         cmocka_unit_test(long_streams_of_full_chunks_come_to_an_end),
         cmocka_unit_test(many_ranks_of_any_number_agree),
         cmocka_unit_test(a_union_enters_each_host_once),
+        cmocka_unit_test(phases_of_sums_in_flight_are_told_apart),
         cmocka_unit_test(a_short_list_is_reported_with_the_size_needed),
         cmocka_unit_test(unsorted_lists_are_refused),
         cmocka_unit_test(what_an_algorithm_cannot_do_is_refused_before_the_codec_has_begun),
