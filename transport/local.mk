@@ -141,4 +141,5 @@ transport_libspr_sim_la_SOURCES = \
 	transport/sim/link.c \
 	transport/sim/private.h \
 	transport/sim/sim.c \
-	transport/sim/sim.h
+	transport/sim/sim.h \
+	transport/sim/wire.c

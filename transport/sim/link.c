@@ -33,76 +33,20 @@ static spr_status sim_connect(struct spr_transport *t, int peer, const struct sp
     (void)info;
     (void)error;
     r->links[peer].link = (struct spr_link){t, peer, SPR_LINK_CONNECTING, NULL};
+    r->connecting = true;
     *link = &r->links[peer].link;
     return SPR_OK;
 }
 
 /* Sending -------------------------------------------------------------------------------------- */
 
-static uint64_t transfer_ns(double bandwidth, uint64_t bytes)
-{
-    return bandwidth > 0 ? (uint64_t)((double)bytes * 8e9 / bandwidth) : 0;
-}
-
-/* When the receiver's port has taken in a frame whose first bytes are there at `begin`: it does in
- * the first gap that is long enough. What leaves another port later is not waited for. */
-static uint64_t take_in(struct spr_sim_rank *to, uint64_t begin, uint64_t transfer)
-{
-    size_t past = 0, at;
-
-    if (transfer == 0)
-        return begin;
-    while (past < to->in_count && to->in[past].end_ns <= spr_sim_now_ns(to->sim))
-        past++;
-    to->in_count -= past;
-    if (to->in_count == to->in_capacity) {
-        to->in_capacity = to->in_capacity ? 2 * to->in_capacity : 16;
-        to->in = realloc(to->in, to->in_capacity * sizeof *to->in);
-        if (!to->in)
-            abort();
-    }
-    memmove(to->in, to->in + past, to->in_count * sizeof *to->in);
-    for (at = 0; at < to->in_count && to->in[at].begin_ns < begin + transfer; at++)
-        if (to->in[at].end_ns > begin)
-            begin = to->in[at].end_ns;
-    memmove(to->in + at + 1, to->in + at, (to->in_count - at) * sizeof *to->in);
-    to->in[at] = (struct spr_sim_busy){begin, begin + transfer};
-    to->in_count++;
-    return begin + transfer;
-}
-
-/* When a frame that leaves now arrives; moves both ports on. */
-static uint64_t arrival_ns(struct spr_sim_rank *from, struct spr_sim_rank *to,
-                           struct spr_sim_link *l, uint64_t bytes, uint64_t *left_ns)
-{
-    struct spr_sim *sim = from->sim;
-    uint64_t now = spr_sim_now_ns(sim), arrival;
-    uint64_t start = now > from->out_free_ns ? now : from->out_free_ns;
-    uint64_t out = transfer_ns(spr_sim_bandwidth_out(from), bytes);
-    uint64_t in = transfer_ns(spr_sim_bandwidth_in(to), bytes);
-
-    from->out_free_ns = *left_ns = start + out;
-    /* Taken in as it leaves, and no faster than that. */
-    arrival =
-        take_in(to, *left_ns + (uint64_t)(sim->options.latency_s * 1e9) - spr_min_u64(in, out), in);
-    /* Behind the port, so that one late frame does not hold up those of other links. */
-    if (sim->options.jitter_s > 0)
-        arrival += (uint64_t)(spr_rng_double(&sim->rng) * sim->options.jitter_s * 1e9);
-    if (now >= l->delay_from_ns && now < l->delay_until_ns)
-        arrival += l->delay_ns;
-    if (arrival <= l->last_arrival_ns)
-        arrival = l->last_arrival_ns + 1;
-    l->last_arrival_ns = arrival;
-    return arrival;
-}
-
 /* The frame on the wire, as two events of the receiver: the header is there when the first bytes
  * are, and things may happen before the last one comes. */
-static void fly(struct spr_sim_rank *r, struct spr_sim_rank *to, struct spr_sim_link *l,
-                const struct spr_tx *tx, uint64_t first_ns, uint64_t arrival)
+static void put_on_wire(struct spr_sim_rank *r, struct spr_sim_rank *to, struct spr_sim_link *l,
+                        const struct spr_tx *tx, const struct spr_sim_flight *flight)
 {
-    struct spr_sim_event *head = spr_sim_event_new(to, SPR_SIM_HEADER, first_ns, r->rank);
-    struct spr_sim_event *e = spr_sim_event_new(to, SPR_SIM_PAYLOAD, arrival, r->rank);
+    struct spr_sim_event *head = spr_sim_event_new(to, SPR_SIM_HEADER, flight->first_ns, r->rank);
+    struct spr_sim_event *e = spr_sim_event_new(to, SPR_SIM_PAYLOAD, flight->arrival_ns, r->rank);
 
     head->header = e->header = tx->header;
     if (tx->header.bytes) {
@@ -127,30 +71,30 @@ static void sim_send(struct spr_link *link, struct spr_tx *tx)
 {
     struct spr_sim_rank *r = rank_of(link->transport), *to = &r->sim->ranks[link->peer];
     struct spr_sim_link *l = &r->links[link->peer];
-    uint64_t bytes = SPR_FRAME_BYTES + tx->header.bytes, left = spr_sim_now_ns(r->sim), arrival;
-    uint64_t previous = l->last_arrival_ns;
+    uint64_t bytes = SPR_FRAME_BYTES + tx->header.bytes;
+    struct spr_sim_flight flight = {.left_ns = spr_sim_now_ns(r->sim)};
     bool failed = l->killed || link->state == SPR_LINK_DOWN;
-    bool silent = spr_sim_is_silent(r->sim, r->rank, to->rank, left);
+    bool silent = spr_sim_is_silent(r->sim, r->rank, to->rank, flight.left_ns);
     bool lost = failed || silent || spr_sim_killed(to);
     struct spr_sim_event *sent;
 
     l->vanished |= lost && !failed;
-    arrival = lost ? 0 : arrival_ns(r, to, l, bytes, &left);
+    if (!lost)
+        flight = spr_sim_fly(r, to, l, bytes);
     if (r->late_s > 0 && !failed)
-        left += (uint64_t)(spr_rng_double(&r->sim->rng) * r->late_s * 1e9);
-    sent = spr_sim_event_new(r, SPR_SIM_SENT, left, link->peer);
+        flight.left_ns += (uint64_t)(spr_rng_double(&r->sim->rng) * r->late_s * 1e9);
+    sent = spr_sim_event_new(r, SPR_SIM_SENT, flight.left_ns, link->peer);
     sent->tx = tx;
     tx->failed = failed;
     l->unsent++;
     r->sent_bytes += bytes;
+    if (r->host != to->host)
+        r->sim->host_sent_bytes[r->host] += bytes;
     r->transport.params.counters->sent_bytes += bytes;
     r->transport.params.counters->sent_frames++;
     l->frames++;
     if (!lost && !to->closed)
-        fly(r, to, l, tx,
-            arrival -
-                spr_min_u64(transfer_ns(spr_sim_bandwidth_in(to), bytes), arrival - previous - 1),
-            arrival);
+        put_on_wire(r, to, l, tx, &flight);
 }
 
 /* Receiving ------------------------------------------------------------------------------------ */
@@ -261,7 +205,7 @@ static int connect_links(struct spr_sim_rank *r)
 {
     int n = 0;
 
-    for (int i = 0; i < r->sim->options.ranks; i++) {
+    for (int i = 0; r->connecting && i < r->sim->options.ranks; i++) {
         struct spr_sim_link *l = &r->links[i];
         if (l->link.transport && l->link.state == SPR_LINK_CONNECTING && !l->killed) {
             l->link.state = SPR_LINK_UP;
@@ -269,6 +213,7 @@ static int connect_links(struct spr_sim_rank *r)
             n++;
         }
     }
+    r->connecting = false;
     return n;
 }
 
@@ -280,7 +225,7 @@ static int sim_progress(struct spr_transport *t)
     if (!spr_sim_runs(r->sim, r->rank))
         return 0;
     n = connect_links(r);
-    while (r->count && r->heap[0]->ns <= spr_sim_now_ns(r->sim)) {
+    while (r->count && r->heap[0].ns <= spr_sim_now_ns(r->sim)) {
         struct spr_sim_event *e = spr_sim_event_pop(r);
         if (!deliver(r, e))
             spr_sim_event_free(e);
@@ -362,7 +307,7 @@ static spr_status sim_arm(struct spr_transport *t)
 {
     struct spr_sim_rank *r = rank_of(t);
 
-    return r->count && r->heap[0]->ns <= spr_sim_now_ns(r->sim) ? SPR_IN_PROGRESS : SPR_OK;
+    return r->count && r->heap[0].ns <= spr_sim_now_ns(r->sim) ? SPR_IN_PROGRESS : SPR_OK;
 }
 
 static bool sim_idle(struct spr_transport *t)

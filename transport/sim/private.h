@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * What the files of the simulated transport share: sim.c (the world, its clock and its events),
- * link.c (the link operations), faults.c and choice.c.
+ * link.c (the link operations), wire.c (how long a frame takes), faults.c and choice.c.
  *
  * Memory here is the simulator's own, not counted by base/mem.h: what is counted is what the
  * library under test holds.
@@ -56,35 +56,62 @@ struct spr_sim_link {
     bool vanished; /* frames have */
 };
 
+/* An event with its key, so that a heap is ordered without a look at the events. */
+struct spr_sim_due {
+    uint64_t ns, order;
+    struct spr_sim_event *event;
+};
+
 /* Registered memory. */
 struct spr_sim_range {
     char *memory;
     size_t bytes;
 };
 
-/* A port takes a frame in. */
+/* A port takes frames in, one right behind the other. */
 struct spr_sim_busy {
     uint64_t begin_ns, end_ns;
+};
+
+/* Takes frames in, whatever the order in which they are told of. */
+struct spr_sim_inlet {
+    struct spr_sim_busy *busy; /* not over yet: sorted, apart */
+    size_t count, capacity;
+};
+
+struct spr_sim_port {
+    uint64_t out_free_ns; /* sends until then */
+    struct spr_sim_inlet in;
+};
+
+/* To and from all other racks. */
+struct spr_sim_rack {
+    double bandwidth;
+    struct spr_sim_inlet up, down;
+};
+
+/* When a frame has left its rank; when its first bytes and its last are there. */
+struct spr_sim_flight {
+    uint64_t left_ns, first_ns, arrival_ns;
 };
 
 struct spr_sim_rank {
     struct spr_transport transport;
     struct spr_sim *sim;
     int rank;
-    bool opened, closed;
+    bool opened, closed, connecting; /* connecting: some link may be */
     uint64_t kill_ns, pause_from_ns, pause_until_ns;
     uint64_t slow_from_ns;
     double bandwidth, slow_out, slow_in;
-    double late_s;           /* "sent" comes up to this late */
-    uint64_t out_free_ns;    /* the port sends until then */
-    struct spr_sim_busy *in; /* ... and takes in what is under way: sorted, apart */
-    size_t in_count, in_capacity;
+    double late_s; /* "sent" comes up to this late */
+    int host;
+    struct spr_sim_port local; /* to and from the other ranks of the host */
     uint64_t sent_bytes;
     struct spr_sim_link *links; /* [ranks] */
     struct spr_list borrowed;
     struct spr_sim_range *ranges;
     size_t range_count;
-    struct spr_sim_event **heap; /* by (ns, order) */
+    struct spr_sim_due *heap; /* by (ns, order) */
     size_t count, capacity;
 };
 
@@ -95,6 +122,12 @@ struct spr_sim {
     struct spr_rng rng;
     uint64_t order;
     struct spr_sim_rank *ranks;
+    uint64_t
+        *first_ns; /* of each rank's events, side by side to look through; NEVER: it has none */
+    int hosts;
+    struct spr_sim_port *ports; /* [hosts] */
+    uint64_t *host_sent_bytes;  /* [hosts] */
+    struct spr_sim_rack *racks; /* NULL: there is one */
 };
 
 extern const struct spr_transport_ops spr_sim_ops;
@@ -106,7 +139,7 @@ static inline bool spr_sim_killed(const struct spr_sim_rank *r)
     return spr_sim_now_ns(r->sim) >= r->kill_ns;
 }
 
-/* Tests only, so without memory the program ends. */
+/* Tests and predictions only, so without memory the program ends. */
 void *spr_sim_alloc(size_t bytes); /* zeroed */
 struct spr_sim_event *spr_sim_event_new(struct spr_sim_rank *r, enum spr_sim_kind kind, uint64_t ns,
                                         int peer);
@@ -122,6 +155,12 @@ bool spr_sim_is_silent(const struct spr_sim *sim, int from, int to, uint64_t at_
 /* Bandwidth of the rank's port now, in one direction. */
 double spr_sim_bandwidth_out(const struct spr_sim_rank *r);
 double spr_sim_bandwidth_in(const struct spr_sim_rank *r);
+/* A frame leaves now: when it arrives. Takes its part of the ports and uplinks on the way. */
+struct spr_sim_flight spr_sim_fly(struct spr_sim_rank *from, struct spr_sim_rank *to,
+                                  struct spr_sim_link *l, uint64_t bytes);
+/* Ports and racks, as the options say. */
+void spr_sim_wire(struct spr_sim *sim);
+void spr_sim_unwire(struct spr_sim *sim);
 /* A frame on its way, as its two events; `head` has only the header. */
 void spr_sim_damage(struct spr_sim *sim, struct spr_sim_link *l, struct spr_sim_rank *to,
                     struct spr_sim_event *head, struct spr_sim_event *e);

@@ -22,23 +22,31 @@ void *spr_sim_alloc(size_t bytes)
     return p;
 }
 
-static bool before(const struct spr_sim_event *a, const struct spr_sim_event *b)
+static bool before(const struct spr_sim_due *a, const struct spr_sim_due *b)
 {
     return a->ns != b->ns ? a->ns < b->ns : a->order < b->order;
 }
 
+static void note_first(struct spr_sim_rank *r)
+{
+    r->sim->first_ns[r->rank] = r->count ? r->heap[0].ns : NEVER;
+}
+
 static void sift_up(struct spr_sim_rank *r, size_t i, struct spr_sim_event *e)
 {
-    for (; i > 0 && before(e, r->heap[(i - 1) / 2]); i = (i - 1) / 2)
+    const struct spr_sim_due due = {e->ns, e->order, e};
+
+    for (; i > 0 && before(&due, &r->heap[(i - 1) / 2]); i = (i - 1) / 2)
         r->heap[i] = r->heap[(i - 1) / 2];
-    r->heap[i] = e;
+    r->heap[i] = due;
+    note_first(r);
 }
 
 void spr_sim_event_push(struct spr_sim_rank *r, struct spr_sim_event *e)
 {
     if (r->count == r->capacity) {
         size_t capacity = r->capacity ? 2 * r->capacity : 32;
-        struct spr_sim_event **heap = realloc(r->heap, capacity * sizeof *heap);
+        struct spr_sim_due *heap = realloc(r->heap, capacity * sizeof *heap);
         if (!heap)
             abort();
         r->heap = heap;
@@ -49,20 +57,22 @@ void spr_sim_event_push(struct spr_sim_rank *r, struct spr_sim_event *e)
 
 struct spr_sim_event *spr_sim_event_pop(struct spr_sim_rank *r)
 {
-    struct spr_sim_event *top = r->heap[0], *last = r->heap[--r->count];
+    struct spr_sim_event *top = r->heap[0].event;
+    const struct spr_sim_due last = r->heap[--r->count];
     size_t i = 0;
 
     while (2 * i + 1 < r->count) {
         size_t child = 2 * i + 1;
-        if (child + 1 < r->count && before(r->heap[child + 1], r->heap[child]))
+        if (child + 1 < r->count && before(&r->heap[child + 1], &r->heap[child]))
             child++;
-        if (!before(r->heap[child], last))
+        if (!before(&r->heap[child], &last))
             break;
         r->heap[i] = r->heap[child];
         i = child;
     }
     if (r->count)
         r->heap[i] = last;
+    note_first(r);
     return top;
 }
 
@@ -95,7 +105,7 @@ void spr_sim_return_unsent(struct spr_sim_rank *r, struct spr_sim_link *l)
     if (l->unsent == 0)
         return;
     for (size_t i = 0; i < r->count; i++) {
-        struct spr_sim_event *e = r->heap[i];
+        struct spr_sim_event *e = r->heap[i].event;
         if (e->kind != SPR_SIM_SENT || e->peer != l->link.peer)
             continue;
         e->tx->failed = true;
@@ -122,6 +132,7 @@ static void init_rank(struct spr_sim *sim, int rank)
     spr_list_init(&r->borrowed);
     r->kill_ns = r->pause_from_ns = r->slow_from_ns = NEVER;
     r->bandwidth = sim->options.bandwidth;
+    sim->first_ns[rank] = NEVER;
     for (int k = 0; k < sim->options.ranks; k++) {
         struct spr_sim_link *l = &r->links[k];
         l->link.peer = k;
@@ -141,10 +152,12 @@ struct spr_sim *spr_sim_create(const struct spr_sim_options *options)
     sim->clock = spr_clock_virtual(&sim->virtual_clock);
     sim->rng = (struct spr_rng){options->seed, 0};
     sim->ranks = spr_sim_alloc((size_t)options->ranks * sizeof *sim->ranks);
+    sim->first_ns = spr_sim_alloc((size_t)options->ranks * sizeof *sim->first_ns);
     for (int i = 0; i < options->ranks; i++)
         sim->ranks[i].links = spr_sim_alloc((size_t)options->ranks * sizeof(struct spr_sim_link));
     for (int i = 0; i < options->ranks; i++)
         init_rank(sim, i);
+    spr_sim_wire(sim);
     return sim;
 }
 
@@ -159,10 +172,11 @@ void spr_sim_destroy(struct spr_sim *sim)
             if (r->links[k].replay)
                 spr_sim_event_free(r->links[k].replay);
         free(r->heap);
-        free(r->in);
         free(r->ranges);
         free(r->links);
     }
+    spr_sim_unwire(sim);
+    free(sim->first_ns);
     free(sim->ranks);
     free(sim);
 }
@@ -186,7 +200,15 @@ bool spr_sim_has_work(const struct spr_sim *sim, int rank)
 {
     const struct spr_sim_rank *r = &sim->ranks[rank];
 
-    return spr_sim_runs(sim, rank) && r->count && r->heap[0]->ns <= spr_sim_now_ns(sim);
+    return spr_sim_runs(sim, rank) && r->count && r->heap[0].ns <= spr_sim_now_ns(sim);
+}
+
+int spr_sim_next_with_work(const struct spr_sim *sim, int rank)
+{
+    for (; rank < sim->options.ranks; rank++)
+        if (sim->first_ns[rank] <= spr_sim_now_ns(sim) && spr_sim_has_work(sim, rank))
+            return rank;
+    return -1;
 }
 
 /* When the rank can act on its first event; NEVER. */
@@ -196,7 +218,7 @@ static uint64_t next_ns(const struct spr_sim_rank *r)
 
     if (!r->count || r->closed)
         return NEVER;
-    ns = r->heap[0]->ns;
+    ns = r->heap[0].ns;
     if (ns < spr_sim_now_ns(r->sim))
         ns = spr_sim_now_ns(r->sim);
     if (ns >= r->pause_from_ns && ns < r->pause_until_ns)
@@ -209,7 +231,8 @@ static uint64_t world_next_ns(const struct spr_sim *sim)
     uint64_t next = NEVER;
 
     for (int i = 0; i < sim->options.ranks; i++)
-        next = spr_min_u64(next, next_ns(&sim->ranks[i]));
+        if (sim->first_ns[i] < next)
+            next = spr_min_u64(next, next_ns(&sim->ranks[i]));
     return next;
 }
 
@@ -242,4 +265,11 @@ uint64_t spr_sim_sent_frames(const struct spr_sim *sim, int from, int to)
 uint64_t spr_sim_sent_bytes(const struct spr_sim *sim, int rank)
 {
     return sim->ranks[rank].sent_bytes;
+}
+
+int spr_sim_hosts(const struct spr_sim *sim) { return sim->hosts; }
+
+uint64_t spr_sim_host_sent_bytes(const struct spr_sim *sim, int host)
+{
+    return sim->host_sent_bytes[host];
 }

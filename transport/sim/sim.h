@@ -9,6 +9,12 @@
  * reorders links against each other. What is PLACED is written when its header arrives. Everything
  * follows from the seed.
  *
+ * With `ranks_per_host` the ranks of a host share its port, and frames between them take the host's
+ * memory instead, of which each rank has `local_bandwidth` in each direction. With `hosts_per_rack`
+ * the hosts of a rack share an uplink to all other racks, hosts * bandwidth / oversubscription in
+ * each direction, and a frame between racks takes `rack_latency` longer. A frame passes on as it
+ * comes in, from port to uplink to uplink to port, and waits where one is taken.
+ *
  * Usage: create the world, open one transport per rank with spr_sim_open, then alternate between
  * progressing every rank and spr_sim_advance() until nothing is left.
  */
@@ -20,12 +26,17 @@
 struct spr_sim_options {
     int ranks;
     uint64_t seed;
-    double latency_s; /* one way */
-    double jitter_s;  /* uniform in [0, jitter) on top */
-    double bandwidth; /* bit/s of each port; 0 = infinite */
-    double detect_s;  /* a death is seen up to this later than the latency, by each rank apart */
-    bool place;       /* ranks write each other's registered memory, as with RDMA */
-    bool choose;      /* nothing happens but what spr_sim_choose() picks; time stands still */
+    double latency_s;   /* one way */
+    double jitter_s;    /* uniform in [0, jitter) on top */
+    double bandwidth;   /* bit/s of each port; 0 = infinite */
+    double detect_s;    /* a death is seen up to this later than the latency, by each rank apart */
+    bool place;         /* ranks write each other's registered memory, as with RDMA */
+    bool choose;        /* nothing happens but what spr_sim_choose() picks; time stands still */
+    int ranks_per_host; /* of neighbours; 0 = 1 */
+    double local_latency_s, local_bandwidth; /* inside a host; bandwidth as above */
+    int hosts_per_rack;                      /* of neighbours; 0 = there is one rack */
+    double oversubscription;                 /* of uplinks; 0 = 1 */
+    double rack_latency_s;                   /* one way, on top */
 };
 
 struct spr_sim;
@@ -50,6 +61,8 @@ bool spr_sim_is_dead(const struct spr_sim *sim, int rank);
 bool spr_sim_runs(const struct spr_sim *sim, int rank);
 /* Has this rank something to do now? It saves the progress of those that have not. */
 bool spr_sim_has_work(const struct spr_sim *sim, int rank);
+/* The first such rank from `rank` on; -1: none. */
+int spr_sim_next_with_work(const struct spr_sim *sim, int rank);
 
 /* Faults. Times are absolute, on the virtual clock. A rank has one of each kind, a way between two
  * ranks too: the last call counts. ------------------------------------------------------------- */
@@ -91,6 +104,9 @@ void spr_sim_corrupt(struct spr_sim *sim, int from, int to, uint64_t nth);
 uint64_t spr_sim_sent_frames(const struct spr_sim *sim, int from, int to);
 /* Bytes sent by a rank so far, headers included. */
 uint64_t spr_sim_sent_bytes(const struct spr_sim *sim, int rank);
+int spr_sim_hosts(const struct spr_sim *sim);
+/* Bytes that ranks of a host have sent to those of other hosts so far, headers included. */
+uint64_t spr_sim_host_sent_bytes(const struct spr_sim *sim, int host);
 
 /* Choosing by hand what happens next, for exhaustive search -------------------------------------
  */
