@@ -115,6 +115,8 @@ tools_sparring_guardian_SOURCES = tools/guardian/main.c
 bin_PROGRAMS += tools/sparring-perf
 tools_sparring_perf_LDADD = $(spr_static_libs) $(JANSSON_LIBS)
 tools_sparring_perf_SOURCES = \
+	tools/codec_spec.c \
+	tools/codec_spec.h \
 	tools/option_rows.c \
 	tools/option_rows.h \
 	tools/matrix_layout.h \
@@ -144,6 +146,8 @@ tools_sparring_perf_SOURCES = \
 	tools/perf/report.h \
 	tools/perf/sample.h \
 	tools/perf/sparse.c \
+	tools/perf/support.c \
+	tools/perf/support.h \
 	tools/perf/sweep.c \
 	tools/perf/sweep.h \
 	tools/perf/table.c \

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/crc32c.h"
-#include "base/opt.h"
 #include "tools/codec/data.h"
 #include "tools/perf/buckets.h"
 #include "tools/perf/dense_check.h"
@@ -24,7 +23,7 @@ static bool prepare(struct trial *trial)
 {
     struct input *input = trial->input;
 
-    if (input->pattern != PATTERN_TRACE) {
+    if (input->support.pattern != PATTERN_TRACE) {
         memcpy(trial->gradient, trial->master, trial->elements * sizeof *trial->gradient);
         return true;
     }
@@ -182,20 +181,6 @@ void compressed_in_turn(struct trial *trial, const struct trial *row)
     trial->beside = true;
 }
 
-/* The codec as given; a selection without a ratio takes the density. */
-static void complete_codec(const char *codec, double density, char *spec, size_t bytes)
-{
-    char ratio[32];
-    size_t name = strcspn(codec, ":+");
-    if (codec_kind(codec).dense || strstr(codec, "ratio=") != NULL) {
-        snprintf(spec, bytes, "%s", codec);
-        return;
-    }
-    snprintf(spec, bytes, "%.*s:ratio=%s%s%s", (int)name, codec,
-             spr_print_double(density, ratio, sizeof ratio), codec[name] == ':' ? "," : "",
-             codec + name + (codec[name] == ':'));
-}
-
 bool compressed_open(struct trial *trial, struct job *job, const char *algorithm,
                      struct input *input, double density)
 {
@@ -208,20 +193,22 @@ bool compressed_open(struct trial *trial, struct job *job, const char *algorithm
                             .call = SPR_CALL_OPTIONS_INIT,
                             .dtype = SPR_FP32,
                             .op = job->options->op,
-                            .elements = input->elements,
-                            .count = input->elements,
+                            .elements = input->support.elements,
+                            .count = input->support.elements,
                             .density = codec_kind(codec).dense ? 1 : density,
                             .input = input};
     trial->call.algorithm = algorithm;
-    complete_codec(codec, density, trial->codec_spec, sizeof trial->codec_spec);
+    codec_complete(codec, density, trial->codec_spec, sizeof trial->codec_spec);
     if (codec_kind(codec).lists) /* each rank sends so many of the elements */
-        trial->entries = (size_t)ceil(density * (double)input->elements) * (size_t)job->size;
-    if (!buckets_open(trial) || !job_memory(job, input->elements * sizeof(float), &trial->gradient))
+        trial->entries =
+            (size_t)ceil(density * (double)input->support.elements) * (size_t)job->size;
+    if (!buckets_open(trial) ||
+        !job_memory(job, input->support.elements * sizeof(float), &trial->gradient))
         return false;
-    if (input->pattern == PATTERN_TRACE)
+    if (input->support.pattern == PATTERN_TRACE)
         return true;
-    if (!job_memory(job, input->elements * sizeof(float), &trial->master))
+    if (!job_memory(job, input->support.elements * sizeof(float), &trial->master))
         return false;
-    input_gradient(input, job->rank, 0, input->elements, trial->master);
+    input_gradient(input, job->rank, 0, input->support.elements, trial->master);
     return true;
 }

@@ -1,35 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Sparse and gradient input of all ranks: a pure function of (seed, rank, position), or a trace.
- *
- * Position i belongs to a rank's support with a probability that depends on the pattern:
- *
- *   uniform   the density everywhere
- *   layers    log-normal (sigma 1.5) per layer; sizes log-uniform from 1 Ki to 2.5 Mi elements
- *   cluster   the density for cells of 64 positions, which are in or out as a whole
- *   zipf      proportional to 1 / (i + 1)
- *   trace     the largest magnitudes of the recorded gradient
- *
- * scaled so that the mean is the density. With an overlap o a part o of each rank's support is
- * drawn once for all ranks. Values are those of data_float().
+ * Sparse and gradient input of all ranks: that of support.h, or a trace, whose support are the
+ * largest magnitudes of the recorded gradient.
  */
 #ifndef SPR_TOOLS_PERF_INPUT_H
 #define SPR_TOOLS_PERF_INPUT_H
 
 #include "tools/perf/job.h"
+#include "tools/perf/support.h"
 #include "tools/perf/trace.h"
 
 struct input {
     struct job *job;
-    enum pattern pattern;
-    size_t elements;
-    double density, overlap;
-    uint64_t seed;
-    /* Of layers: where each ends, and its weight. */
-    size_t *layer_end;
-    double *layer_weight;
-    size_t layer_count;
-    double scale; /* probability = scale * weight of the position */
+    struct support support; /* of a trace: pattern, elements and density only */
     /* Of a trace. */
     const struct trace *trace;
     size_t step;          /* index of the current one */

@@ -11,7 +11,8 @@
 
 #include <sparring/sparring.h>
 
-#include "compress/codec.h"
+#include "tools/codec_spec.h"
+#include "tools/perf/support.h"
 
 enum kind {
     KIND_ALLREDUCE,
@@ -25,9 +26,6 @@ enum kind {
     KIND_COUNT
 };
 extern const char *const kind_names[KIND_COUNT];
-
-/* Where the non-zeros of a rank are. */
-enum pattern { PATTERN_UNIFORM, PATTERN_LAYERS, PATTERN_CLUSTER, PATTERN_ZIPF, PATTERN_TRACE };
 
 enum { MAX_DENSITIES = 32, MAX_BUCKETS = 1024 };
 
@@ -67,8 +65,6 @@ enum options_next options_parse(struct options *options, int argc, char **argv);
 
 /* The collective whose algorithms a kind runs: "sparse_allreduce" for a compressed one. */
 const char *kind_algorithms(const struct options *options);
-/* What the codec string stands for. */
-struct spr_codec_kind codec_kind(const char *codec);
 /* The pattern as given. */
 const char *pattern_name(const struct options *options);
 

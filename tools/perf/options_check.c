@@ -35,16 +35,6 @@ enum options_next options_wrong(const char *format, ...)
     return OPTIONS_WRONG;
 }
 
-struct spr_codec_kind codec_kind(const char *codec)
-{
-    /* One that makes no sense is refused when it is made, with a text. */
-    struct spr_codec_kind kind = {.dense = true, .conserves = true};
-    struct spr_error ignored = {0};
-
-    (void)spr_codec_kind_of(codec, &kind, &ignored);
-    return kind;
-}
-
 const char *kind_algorithms(const struct options *options)
 {
     if (options->kind != KIND_COMPRESSED)

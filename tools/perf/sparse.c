@@ -12,7 +12,7 @@
 
 static bool prepare(struct trial *trial)
 {
-    if (trial->input->pattern != PATTERN_TRACE)
+    if (trial->input->support.pattern != PATTERN_TRACE)
         return true;
     if (!input_advance(trial->input))
         return false;
@@ -135,8 +135,8 @@ bool sparse_open(struct trial *trial, struct job *job, const char *algorithm, st
                             .call = SPR_CALL_OPTIONS_INIT,
                             .dtype = SPR_FP32,
                             .op = job->options->op,
-                            .elements = input->elements,
-                            .count = input->elements,
+                            .elements = input->support.elements,
+                            .count = input->support.elements,
                             .density = density,
                             .input = input};
     trial->call.algorithm = algorithm;
@@ -147,8 +147,8 @@ bool sparse_open(struct trial *trial, struct job *job, const char *algorithm, st
     trial->entries = (size_t)all;
     input_list(input, &trial->list);
     if (job->options->list_result &&
-        !make_list(job, &trial->result, spr_min_size(trial->entries, input->elements)))
+        !make_list(job, &trial->result, spr_min_size(trial->entries, input->support.elements)))
         return false;
     return !job->options->dense_result ||
-           job_memory(job, input->elements * sizeof(float), &trial->dense);
+           job_memory(job, input->support.elements * sizeof(float), &trial->dense);
 }

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tools/codec_spec.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/opt.h"
+
+struct spr_codec_kind codec_kind(const char *codec)
+{
+    struct spr_codec_kind kind = {.dense = true, .conserves = true};
+    struct spr_error ignored = {0};
+
+    (void)spr_codec_kind_of(codec, &kind, &ignored);
+    return kind;
+}
+
+void codec_complete(const char *codec, double density, char *spec, size_t bytes)
+{
+    char ratio[32];
+    size_t name = strcspn(codec, ":+");
+
+    if (codec_kind(codec).dense || strstr(codec, "ratio=") != NULL) {
+        snprintf(spec, bytes, "%s", codec);
+        return;
+    }
+    snprintf(spec, bytes, "%.*s:ratio=%s%s%s", (int)name, codec,
+             spr_print_double(density, ratio, sizeof ratio), codec[name] == ':' ? "," : "",
+             codec + name + (codec[name] == ':'));
+}
