@@ -6,6 +6,7 @@ dist_man_MANS += \
 	man/sparring-info.1 \
 	man/sparring-perf.1 \
 	man/sparring-run.1 \
+	man/sparring-sim.1 \
 	man/sparring-trace.1 \
 	man/sparring-vm.1 \
 	man/sparring.7 \

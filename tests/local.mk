@@ -264,6 +264,10 @@ tests_unit_test_firewall_SOURCES = tests/unit/test_firewall.c tools/info/firewal
 test_programs += tests/unit/test_codec_predict
 tests_unit_test_codec_predict_SOURCES = tests/unit/test_codec_predict.c tools/codec/predict.c tools/codec/predict.h
 tests_unit_test_codec_predict_LDADD = $(CMOCKA_LIBS) -lm
+test_programs += tests/unit/test_sim_check
+tests_unit_test_sim_check_SOURCES = tests/unit/test_sim_check.c tools/codec_spec.c tools/codec_spec.h tools/perf/data.c \
+	tools/perf/data.h tools/perf/support.c tools/perf/support.h tools/sim/check.c tools/sim/input.c tools/sim/input.h
+tests_unit_test_sim_check_LDADD = $(LDADD) -lm
 test_programs += tests/cli/test_sparring_info
 tests_cli_test_sparring_info_SOURCES = tests/cli/test_sparring_info.c $(shell_line)
 tests_cli_test_sparring_info_LDADD = $(CMOCKA_LIBS)
@@ -278,7 +282,7 @@ tests_cli_test_sparring_perf_LDADD = $(CMOCKA_LIBS)
 test_programs += tests/cli/test_sparring_perf_buckets
 tests_cli_test_sparring_perf_buckets_SOURCES = tests/cli/test_sparring_perf_buckets.c $(perf_line)
 tests_cli_test_sparring_perf_buckets_LDADD = $(CMOCKA_LIBS)
-test_scripts += tests/cli/test_compare.sh tests/cli/test_sparring_codec.sh
+test_scripts += tests/cli/test_compare.sh tests/cli/test_sparring_codec.sh tests/cli/test_sparring_sim.sh
 
 # Only by `make check-vm`: VM_TESTS in a virtual machine that has soft-RoCE, one after the other in one boot; VM_HOST_TESTS here,
 # they boot guests themselves. vm_programs are built for that; VM_TESTS can also name programs of test_programs.

@@ -230,3 +230,33 @@ tools_sparring_codec_SOURCES = \
 	tools/codec/try.c \
 	tools/codec/wire.c \
 	tools/codec/wire.h
+
+# It holds the simulated transport, which the library does not.
+bin_PROGRAMS += tools/sparring-sim
+tools_sparring_sim_LDADD = $(spr_static_libs) $(JANSSON_LIBS)
+tools_sparring_sim_SOURCES = \
+	tools/codec_spec.c \
+	tools/codec_spec.h \
+	tools/option_rows.c \
+	tools/option_rows.h \
+	tools/matrix_layout.h \
+	tools/perf/data.c \
+	tools/perf/data.h \
+	tools/perf/sample.h \
+	tools/perf/support.c \
+	tools/perf/support.h \
+	tools/sim/check.c \
+	tools/sim/input.c \
+	tools/sim/input.h \
+	tools/sim/json.c \
+	tools/sim/main.c \
+	tools/sim/options.c \
+	tools/sim/options.h \
+	tools/sim/report.c \
+	tools/sim/report.h \
+	tools/sim/run.c \
+	tools/sim/run.h \
+	tools/sim/sweep.c \
+	tools/sim/sweep.h \
+	tools/sim/world.c \
+	tools/sim/world.h

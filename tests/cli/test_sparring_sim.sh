@@ -1,0 +1,153 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# sparring-sim as its users see it: what it predicts, writes and refuses.
+set -uo pipefail
+top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
+top_builddir=${top_builddir:-$top_srcdir}
+sim=$top_builddir/tools/sparring-sim
+if ! command -v python3 >/dev/null; then
+    echo "skipped: no python3"
+    exit 77
+fi
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+failed=0
+
+# run OPTIONS...: sets code, and the files out and err.
+run() {
+    timeout 120 "$sim" "$@" </dev/null >"$folder/out" 2>"$folder/err"
+    code=$?
+    echo "sparring-sim $*: exit code $code"
+}
+fail() {
+    echo "FAILED: $1"
+    sed 's/^/    /' "$folder/out" "$folder/err" | head -n 60
+    failed=1
+}
+expect_code() { [ "$code" -eq "$1" ] || fail "exit code $code, not $1"; }
+# expect FILE PATTERN
+expect() { grep -qE -e "$2" "$folder/$1" || fail "'$2' is not in std$1"; }
+# refused PATTERN OPTIONS...: one line on standard error, and nothing else.
+refused() {
+    local pattern=$1
+    shift
+    run "$@"
+    expect_code 2
+    [ "$(wc -l <"$folder/err")" -eq 1 ] && [ ! -s "$folder/out" ] || fail "not one line on standard error"
+    expect err "^sparring-sim: .*$pattern"
+}
+# predict NAME OPTIONS...: the JSON of a run that finds nothing wrong is kept under that name.
+predict() {
+    local name=$1
+    shift
+    run "$@" --json "$folder/$name"
+    expect_code 0
+}
+# true_of CODE: Python, with the rows and all else of what was kept under a name in the variable of that name.
+true_of() { python3 -c "import json, os
+for name in os.listdir('$folder'):
+    if name not in ('out', 'err'):
+        data = json.load(open('$folder/' + name))
+        assert data['schema'] == 1 and data['command'][0].endswith('sparring-sim')
+        globals()[name + '_all'], globals()[name] = data, data['rows']
+        assert all(row['same'] and row['wrong'] in (0, None) for row in data['rows'])
+$1" || fail "$1"; }
+
+run --help
+expect_code 0
+expect out '^Usage: sparring-sim'
+run --version
+expect_code 0
+expect out '^sparring-sim [0-9]'
+
+refused 'unknown option --frob' --frob
+refused "unknown collective 'frob'" frob
+refused '--ranks wants a list' --ranks 8,1
+refused '--ranks wants a list' --ranks 513
+refused '--link wants a list' --link 10parsec
+refused '--density wants a list' --density 0
+refused '--oversubscription wants a factor' --oversubscription 0.5
+refused 'want --hosts-per-rack' --oversubscription 4
+refused "sparse_allreduce has no algorithm 'frob'; there is: auto, all, direct" --algo frob
+refused 'not of allreduce' allreduce --density 1%
+refused '--codec is of compressed_allreduce' --codec int8
+refused '--codec: ' compressed_allreduce --codec frob
+refused 'exclude each other' compressed_allreduce --codec int8 --density 1%
+run --json /nowhere/file
+expect_code 1
+expect err '^sparring-sim: --json /nowhere/file: '
+
+# Of a dense allreduce much is known: 2(P-1)/P of the vector from each rank, at the rate of the link.
+predict dense allreduce -n 2,8 --link 1gbit,10gbit --algo direct
+true_of "
+assert [(r['link_bps'], r['ranks']) for r in dense] == [(1e9, 2), (1e9, 8), (1e10, 2), (1e10, 8)]
+for r in dense:
+    least = 2 * (r['ranks'] - 1) / r['ranks'] * 262144 * 4
+    assert least < r['busiest_bytes'] < 1.01 * least, r
+    assert 0.999 < r['balance'] < 1.01 and r['density'] is None and r['gain'] is None, r
+    assert least * 8e6 / r['link_bps'] < r['time_us'] < 1.1 * least * 8e6 / r['link_bps'] + 60, r
+    assert r['host_bytes'] * r['hosts'] == r['sent_bytes'], r"
+
+# Independent supports: a union of 1 - (1 - d)^P. What is sent is that and the lists, a few bytes for each entry.
+predict sparse -n 8 --density 0.1%,1%,10%,100% --link 1gbit
+true_of "
+dense_row, rows = sparse[0], sparse[1:]
+assert dense_row['collective'] == 'allreduce' and [r['density'] for r in rows] == [0.001, 0.01, 0.1, 1]
+for r in rows:
+    union = 1 - (1 - r['density']) ** 8
+    assert abs(r['union'] / union - 1) < 0.05, r
+    entries = 7 / 8 * 262144 * (r['density'] + union)
+    assert 4 * entries < r['busiest_bytes'] < 6 * entries + 8192, r
+    assert r['dense_us'] == dense_row['time_us'] and abs(r['gain'] - r['dense_us'] / r['time_us']) < 1e-6"
+expect out '^# 1gbit, 8 ranks, direct: faster than dense up to 100 %'
+
+# A ring crosses each port once where 8 ranks share it, so dense wins at high densities; rows may come in any order.
+predict ported -n 16 --ranks-per-host 8 --density 100%,1%,20%,5%
+true_of "
+crossover, = ported_all['crossovers']
+below = [r['density'] for r in ported[1:] if r['gain'] > 1]
+above = [r['density'] for r in ported[1:] if r['gain'] <= 1]
+assert ported[0]['algorithm'] == 'ring' and below and above, ported
+assert max(below) < crossover['density'] < min(above), crossover"
+expect out '^# 10gbit, 16 ranks, direct: faster than dense below a density of [0-9.]+ %'
+run -n 16 --ranks-per-host 8 --density 90%,100%
+expect out 'dense is as fast at 90 % already'
+
+# Ranks of one host send nothing to others; those of two hosts share their ports.
+predict one -n 8 --ranks-per-host 8
+predict two -n 8 --ranks-per-host 4
+predict eight -n 8
+true_of "
+assert all(r['host_bytes'] == 0 and r['hosts'] == 1 for r in one)
+a, b, c = one[1], two[1], eight[1]
+assert a['sent_bytes'] == b['sent_bytes'] == c['sent_bytes']
+assert b['hosts'] == 2 and 0.5 < b['host_bytes'] / (b['sent_bytes'] / 2) < 0.65
+assert a['time_us'] < c['time_us'] < b['time_us']"
+
+# An uplink that is shared slows down, the more the narrower it is; latency counts once per step and grant.
+predict wide -n 8 --hosts-per-rack 4
+predict narrow -n 8 --hosts-per-rack 4 --oversubscription 4
+predict far -n 8 --hosts-per-rack 4 --rack-latency 1ms
+true_of "
+for a, b, c, d in zip(eight, wide, narrow, far):
+    assert abs(b['time_us'] / a['time_us'] - 1) < 0.05 and b['time_us'] < c['time_us']
+    assert d['time_us'] > b['time_us'] + 2000
+assert narrow[1]['time_us'] > 1.5 * wide[1]['time_us']"
+
+# Other patterns, codecs, and all algorithms; the same seed gives the same figures.
+predict cluster -n 4 --pattern cluster --overlap 100%
+true_of "assert abs(cluster[1]['union'] / 0.01 - 1) < 0.2, cluster[1]"
+for codec in topk:ratio=1%+fp16 topk:ratio=1%+int8 int8 fp16 powersgd:rank=2 random:ratio=1%; do
+    predict codec compressed_allreduce -n 4 --elements 64K --codec "$codec"
+    true_of "assert codec[1]['codec'] == '$codec' and codec[1]['sent_bytes'] < codec[0]['sent_bytes']"
+done
+predict every allreduce -n 4 --elements 1K --algo all
+true_of "assert {'flat', 'direct', 'ring'} <= {r['algorithm'] for r in every}"
+predict first -n 16 --ranks-per-host 2 --hosts-per-rack 4 --oversubscription 2
+predict second -n 16 --ranks-per-host 2 --hosts-per-rack 4 --oversubscription 2
+true_of "
+for a, b in zip(first, second):
+    assert a.pop('wall_s') > 0 and b.pop('wall_s') > 0
+    assert a == b"
+[ "$failed" -eq 0 ] && echo "all is well"
+exit "$failed"

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * sparring-sim: what collectives would cost on many ranks, found by running them over a simulated
+ * network.
+ */
+#include <stdio.h>
+#include <sys/prctl.h>
+
+#include "tools/sim/sweep.h"
+
+int main(int argc, char **argv)
+{
+    struct options options;
+    struct report report;
+    bool done;
+
+    switch (options_parse(&options, argc, argv)) {
+    case OPTIONS_SHOWN:
+        return 0;
+    case OPTIONS_WRONG:
+        return 2;
+    default:
+        break;
+    }
+    /* Buffers of hundreds of ranks, each written a few bytes: huge pages would take all memory. */
+    (void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+    done = report_open(&report, &options) && sweep(&report);
+    done = report_close(&report, done) && done;
+    if (fflush(stdout) != 0) {
+        fputs("sparring-sim: cannot write to standard output\n", stderr);
+        return 1;
+    }
+    return done && report.wrong == 0 ? 0 : 1;
+}

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tools/sim/options.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sparring/sparring.h>
+
+#include "base/opt.h"
+#include "base/util.h"
+#include "collectives/collective.h"
+#include "tools/option_rows.h"
+
+const char *const kind_names[KIND_COUNT] = {"allreduce", "sparse_allreduce",
+                                            "compressed_allreduce"};
+
+static enum options_next SPR_PRINTF(1, 2) wrong(const char *format, ...)
+{
+    va_list arguments;
+
+    fputs("sparring-sim: ", stderr);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputs(" (see --help)\n", stderr);
+    return OPTIONS_WRONG;
+}
+
+/* Values. Each take_ function returns NULL, or what the option wants to see. ---------------------
+ */
+
+static bool whole(const char *text, uint64_t low, uint64_t high, uint64_t *number)
+{
+    size_t digits = strspn(text, "0123456789");
+    if (digits == 0 || digits > 19 || text[digits] != '\0')
+        return false;
+    *number = strtoull(text, NULL, 10);
+    return *number >= low && *number <= high;
+}
+
+/* A list of numbers, each by `parse`. False: one is none, or they are too many. */
+static bool list(const char *value, bool (*parse)(const char *, double *), size_t most,
+                 double *numbers, size_t *count)
+{
+    *count = 0;
+    for (const char *at = value;; at++) {
+        char word[32];
+        size_t length = strcspn(at, ",");
+        if (length >= sizeof word || *count == most)
+            return false;
+        memcpy(word, at, length);
+        word[length] = '\0';
+        if (!parse(word, &numbers[*count]))
+            return false;
+        ++*count;
+        at += length;
+        if (*at == '\0')
+            return true;
+    }
+}
+
+static bool parse_ranks(const char *text, double *number)
+{
+    uint64_t ranks;
+    if (!whole(text, 2, MAX_RANKS, &ranks))
+        return false;
+    *number = (double)ranks;
+    return true;
+}
+
+static bool parse_density(const char *text, double *ratio)
+{
+    return spr_parse_ratio(text, ratio) && *ratio > 0 && *ratio <= 1;
+}
+
+static bool parse_link(const char *text, double *rate)
+{
+    return spr_parse_rate(text, rate) && *rate >= 1e6 && *rate <= 1e13;
+}
+
+static const char *take_ranks(struct options *options, const char *value)
+{
+    double numbers[MAX_WORLDS];
+    if (!list(value, parse_ranks, MAX_WORLDS, numbers, &options->rank_count))
+        return "a list of at most 16 numbers from 2 to 512, such as 8,64,512";
+    for (size_t i = 0; i < options->rank_count; i++)
+        options->ranks[i] = (int)numbers[i];
+    return NULL;
+}
+
+static const char *take_links(struct options *options, const char *value)
+{
+    return list(value, parse_link, MAX_LINKS, options->links, &options->link_count)
+               ? NULL
+               : "a list of at most 16 rates of at least 1mbit, such as 1gbit,10gbit";
+}
+
+static const char *take_local(struct options *options, const char *value)
+{
+    return parse_link(value, &options->local_link) ? NULL : "a rate, such as 100gbit";
+}
+
+static const char *take_count(const char *value, int *out)
+{
+    uint64_t number;
+    if (!whole(value, 1, MAX_RANKS, &number))
+        return "a whole number from 1 to 512";
+    *out = (int)number;
+    return NULL;
+}
+
+static const char *take_ranks_per_host(struct options *options, const char *value)
+{
+    return take_count(value, &options->ranks_per_host);
+}
+
+static const char *take_hosts_per_rack(struct options *options, const char *value)
+{
+    return take_count(value, &options->hosts_per_rack);
+}
+
+static const char *take_oversubscription(struct options *options, const char *value)
+{
+    return spr_parse_double(value, &options->oversubscription) && options->oversubscription >= 1 &&
+                   options->oversubscription <= 1000
+               ? NULL
+               : "a factor from 1 to 1000";
+}
+
+static const char *take_time(const char *value, double *seconds)
+{
+    return spr_parse_time(value, seconds) && *seconds >= 0 && *seconds <= 1
+               ? NULL
+               : "a time of at most a second, such as 10us";
+}
+
+static const char *take_latency(struct options *options, const char *value)
+{
+    return take_time(value, &options->latency_s);
+}
+
+static const char *take_rack_latency(struct options *options, const char *value)
+{
+    return take_time(value, &options->rack_latency_s);
+}
+
+static const char *take_local_latency(struct options *options, const char *value)
+{
+    return take_time(value, &options->local_latency_s);
+}
+
+static const char *take_algorithm(struct options *options, const char *value)
+{
+    options->algorithm = value;
+    return *value != '\0' ? NULL : "auto, all or the name of an algorithm";
+}
+
+static const char *take_elements(struct options *options, const char *value)
+{
+    return spr_parse_size(value, &options->elements) && options->elements >= 1 &&
+                   options->elements <= (size_t)1 << 30
+               ? NULL
+               : "a number of elements up to 1G, such as 256K";
+}
+
+static const char *take_densities(struct options *options, const char *value)
+{
+    return list(value, parse_density, MAX_DENSITIES, options->densities, &options->density_count)
+               ? NULL
+               : "a list of at most 32 ratios in (0, 1], such as 0.1%,1%,0.1";
+}
+
+static const char *const patterns[] = {"uniform", "layers", "cluster", "zipf"};
+
+static const char *take_pattern(struct options *options, const char *value)
+{
+    for (size_t i = 0; i < SPR_ARRAY_LEN(patterns); i++)
+        if (strcmp(value, patterns[i]) == 0) {
+            options->pattern = (enum pattern)i;
+            return NULL;
+        }
+    return "uniform, layers, cluster or zipf";
+}
+
+static const char *take_overlap(struct options *options, const char *value)
+{
+    return spr_parse_ratio(value, &options->overlap) && options->overlap >= 0 &&
+                   options->overlap <= 1
+               ? NULL
+               : "a ratio from 0 to 1, such as 50%";
+}
+
+static const char *take_codec(struct options *options, const char *value)
+{
+    options->codec = value;
+    return *value != '\0' ? NULL : "a codec such as topk:ratio=1%+fp16";
+}
+
+static const char *take_seed(struct options *options, const char *value)
+{
+    return whole(value, 0, UINT64_MAX, &options->seed) ? NULL : "a whole number";
+}
+
+static const char *take_json(struct options *options, const char *value)
+{
+    options->json = value;
+    return *value != '\0' ? NULL : "the name of a file, or - for standard output";
+}
+
+/* getopt's table and --help are both made from this one. A row without a name is a heading. */
+static const struct option_row rows[] = {
+    {NULL, 0, NULL, NULL, "Network"},
+    {"ranks", 'n', "LIST", take_ranks, "numbers of ranks, 2 to 512 [8]"},
+    {"link", 0, "LIST", take_links, "rates of a host's port, each way [10gbit]"},
+    {"latency", 0, "TIME", take_latency, "between hosts, one way [10us]"},
+    {"ranks-per-host", 0, "G", take_ranks_per_host, "ranks that share a host's port [1]"},
+    {"local", 0, "RATE", take_local, "between ranks of a host, each way [100gbit]"},
+    {"local-latency", 0, "TIME", take_local_latency, "between ranks of a host, one way [1us]"},
+    {"hosts-per-rack", 0, "H", take_hosts_per_rack, "hosts that share an uplink [no racks]"},
+    {"oversubscription", 0, "X", take_oversubscription, "H ports / rate of the uplink [1]"},
+    {"rack-latency", 0, "TIME", take_rack_latency, "between racks, one way, on top [0]"},
+    {NULL, 0, NULL, NULL, "Work"},
+    {"elements", 0, "N", take_elements, "of the dense vector; K, M are binary [256K]"},
+    {"algo", 0, "NAME", take_algorithm, "auto, all, or a name [auto]"},
+    {"density", 0, "LIST", take_densities, "parts of the elements that are sent [1%]"},
+    {"codec", 0, "SPEC", take_codec,
+     "of compressed_allreduce [topk]; without a ratio it takes\nthose of --density"},
+    {"pattern", 0, "NAME", take_pattern,
+     "where the non-zeros are: uniform, layers, cluster, zipf\n[uniform]"},
+    {"overlap", 0, "RATIO", take_overlap, "part of the non-zeros that all ranks share [0]"},
+    {"seed", 0, "N", take_seed, "of the data [1]"},
+    {NULL, 0, NULL, NULL, "Output"},
+    {"json", 0, "FILE", take_json, "also write JSON; - = standard output"},
+    {"help", 'h', NULL, NULL, "print this text"},
+    {"version", 'V', NULL, NULL, "print the version"},
+};
+
+enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
+
+static void print_help(void)
+{
+    puts(
+        "Usage: sparring-sim [COLLECTIVE] [options]\n"
+        "Predicts what a collective costs on many ranks: the library's own algorithms, with data,\n"
+        "over a simulated network, in one process. Time is that of the network alone.\n"
+        "\nCollectives:\n"
+        "  sparse_allreduce      (default) exact sum of (index, value) lists\n"
+        "  allreduce             dense\n"
+        "  compressed_allreduce  dense gradient in, codec, dense average out");
+    option_rows_print(rows, ROW_COUNT, 24);
+    puts("\nThe exit code is 0, 1 after a wrong result or a failed operation, 2 for wrong usage.");
+}
+
+const char *kind_algorithms(const struct options *options)
+{
+    if (options->kind != KIND_COMPRESSED)
+        return kind_names[options->kind];
+    struct spr_codec_kind kind = codec_kind(options->codec);
+    return kind_names[kind.lists || kind.coded ? KIND_SPARSE : KIND_ALLREDUCE];
+}
+
+const char *pattern_name(const struct options *options) { return patterns[options->pattern]; }
+
+/* What does not depend on one option alone. -----------------------------------------------------
+ */
+
+static enum options_next check_algorithm(const struct options *options)
+{
+    const char *collective = kind_algorithms(options), *name;
+    char names[256] = "auto, all";
+
+    if (strcmp(options->algorithm, "auto") == 0 || strcmp(options->algorithm, "all") == 0)
+        return OPTIONS_RUN;
+    for (int i = 0; (name = spr_algorithm_name(collective, i)) != NULL; i++) {
+        size_t used = strlen(names);
+        if (strcmp(name, options->algorithm) == 0)
+            return OPTIONS_RUN;
+        snprintf(names + used, sizeof names - used, ", %s", name);
+    }
+    return wrong("%s has no algorithm '%s'; there is: %s", collective, options->algorithm, names);
+}
+
+/* Density and codec have one truth: a ratio in the codec is the density. */
+static enum options_next check_codec(struct options *options)
+{
+    spr_layout layout = {.id = 1, .rows = 1, .columns = 1};
+    const char *ratio = strstr(options->codec, "ratio=");
+    char text[32];
+    spr_codec *codec;
+
+    if (spr_codec_create(options->codec, &layout, 1, &codec) != SPR_OK)
+        return wrong("--codec: %s", spr_last_error(NULL));
+    spr_codec_destroy(codec);
+    if (options->density_count > 0 && (ratio != NULL || codec_kind(options->codec).dense))
+        return wrong("--density and the codec '%s' exclude each other", options->codec);
+    if (ratio != NULL) {
+        snprintf(text, sizeof text, "%.*s", (int)strcspn(ratio + 6, ",+"), ratio + 6);
+        if (parse_density(text, &options->densities[0]))
+            options->density_count = 1;
+    }
+    return OPTIONS_RUN;
+}
+
+static enum options_next complete(struct options *options, int words, char **word)
+{
+    int kind = 0;
+
+    if (words > 1)
+        return wrong("one collective only, not '%s' and '%s'", word[0], word[1]);
+    if (words == 1) {
+        while (kind < KIND_COUNT && strcmp(word[0], kind_names[kind]) != 0)
+            kind++;
+        if (kind == KIND_COUNT)
+            return wrong("unknown collective '%s'; there is: %s, %s, %s", word[0], kind_names[0],
+                         kind_names[1], kind_names[2]);
+        options->kind = (enum kind)kind;
+    }
+    if (options->kind == KIND_ALLREDUCE &&
+        (options->density_count > 0 || options->overlap > 0 || options->pattern != PATTERN_UNIFORM))
+        return wrong("--density, --pattern and --overlap are not of allreduce");
+    if (options->kind != KIND_COMPRESSED && strcmp(options->codec, "topk") != 0)
+        return wrong("--codec is of compressed_allreduce");
+    if (options->hosts_per_rack == 0 &&
+        (options->oversubscription > 1 || options->rack_latency_s > 0))
+        return wrong("--oversubscription and --rack-latency want --hosts-per-rack");
+#ifndef HAVE_JANSSON
+    if (options->json != NULL)
+        return wrong("--json: this program was built without libjansson");
+#endif
+    if (options->kind == KIND_COMPRESSED && check_codec(options) != OPTIONS_RUN)
+        return OPTIONS_WRONG;
+    if (options->density_count == 0) {
+        options->densities[0] = 0.01;
+        options->density_count = 1;
+    }
+    return check_algorithm(options);
+}
+
+static enum options_next parse_words(struct options *options, int count, char **words)
+{
+    struct option longs[ROW_COUNT + 1];
+    char letters[2 * ROW_COUNT + 4], text[128];
+    int found;
+
+    option_rows_tables(rows, ROW_COUNT, ":", longs, letters);
+    while ((found = getopt_long(count, words, letters, longs, NULL)) != -1) {
+        const struct option_row *row = option_rows_find(rows, ROW_COUNT, found);
+        const char *wanted;
+        if (row == NULL || found == ':') {
+            option_rows_complaint(rows, ROW_COUNT, found, words, text, sizeof text);
+            return wrong("%s", text);
+        }
+        if (row->take == NULL) {
+            if (row->letter == 'h')
+                print_help();
+            else
+                printf("sparring-sim %s\n", spr_version());
+            return OPTIONS_SHOWN;
+        }
+        wanted = row->take(options, optarg);
+        if (wanted != NULL)
+            return wrong("--%s wants %s, not '%s'", row->name, wanted, optarg);
+    }
+    return complete(options, count - optind, words + optind);
+}
+
+enum options_next options_parse(struct options *options, int argc, char **argv)
+{
+    /* getopt_long sorts the words; JSON shows them as they were. */
+    char **words = calloc((size_t)argc + 1, sizeof *words);
+    enum options_next next;
+
+    if (words == NULL)
+        return wrong("out of memory");
+    memcpy(words, argv, (size_t)argc * sizeof *words);
+    *options = (struct options){.kind = KIND_SPARSE,
+                                .ranks = {8},
+                                .rank_count = 1,
+                                .ranks_per_host = 1,
+                                .oversubscription = 1,
+                                .links = {10e9},
+                                .link_count = 1,
+                                .latency_s = 10e-6,
+                                .local_link = 100e9,
+                                .local_latency_s = 1e-6,
+                                .algorithm = "auto",
+                                .elements = (size_t)256 << 10,
+                                .codec = "topk",
+                                .seed = 1,
+                                .command = argv,
+                                .command_words = argc};
+    next = parse_words(options, argc, words);
+    free(words);
+    return next;
+}

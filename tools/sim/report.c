@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * The table: lines with a number first are data, '#' is comment.
+ */
+#include "tools/sim/report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include <sparring/sparring.h>
+
+#include "base/util.h"
+
+static const char *number(char text[32], const char *format, double value)
+{
+    if (isfinite(value))
+        snprintf(text, 32, format, value);
+    else
+        snprintf(text, 32, "-");
+    return text;
+}
+
+/* Of a rate, as --link takes it. */
+static const char *rate(char text[32], double bits_per_s)
+{
+    bool giga = bits_per_s >= 1e9;
+
+    snprintf(text, 32, "%.6g%s", bits_per_s / (giga ? 1e9 : 1e6), giga ? "gbit" : "mbit");
+    return text;
+}
+
+static void network(FILE *out, const struct options *o)
+{
+    char text[32];
+
+    fprintf(out, "# a host: %d rank%s, one port of the link's rate each way, latency %.4g us",
+            o->ranks_per_host, spr_plural((uint64_t)o->ranks_per_host), o->latency_s * 1e6);
+    if (o->ranks_per_host > 1)
+        fprintf(out, "; inside: %s, %.4g us", rate(text, o->local_link), o->local_latency_s * 1e6);
+    if (o->hosts_per_rack > 0)
+        fprintf(out, "\n# a rack: %d hosts, oversubscription %.4g, latency + %.4g us",
+                o->hosts_per_rack, o->oversubscription, o->rack_latency_s * 1e6);
+    fputs("\n# the time is that of the network alone: no CPU time of ranks, kernels and "
+          "protocols is in it\n",
+          out);
+}
+
+static void header(FILE *out, const struct options *o)
+{
+    fprintf(out, "# sparring-sim %s: %s, %zu elements (%zu bytes), seed %" PRIu64 "\n",
+            spr_version(), kind_names[o->kind], o->elements, o->elements * sizeof(float), o->seed);
+    if (o->kind != KIND_ALLREDUCE)
+        fprintf(out, "# pattern %s, overlap %.4g%%%s%s\n", pattern_name(o), 100 * o->overlap,
+                o->kind == KIND_COMPRESSED ? ", codec " : "",
+                o->kind == KIND_COMPRESSED ? o->codec : "");
+    network(out, o);
+    fputs("# gain = time of the best dense allreduce on the same network, the row without a "
+          "density, / time\n"
+          "# union = part of the elements that any rank sends; sent, msgs: by all ranks; busiest: "
+          "by the rank\n"
+          "#   that sends most; headers included, and messages that grant others; host = to other "
+          "hosts, mean\n"
+          "# balance = busiest / mean of the ranks; memory = what the library holds at most, per "
+          "rank\n"
+          "# #wrong = elements of rank 0 that differ from a sum in fp64; all ranks must have the "
+          "same bits\n#\n",
+          out);
+    fprintf(out, "# %8s %5s %5s %8s %8s %8s %11s %7s %12s %11s %11s %8s %8s %7s %10s %6s\n", "link",
+            "ranks", "hosts", "algo", "density", "union", "time(us)", "gain", "sent(B)",
+            "busiest(B)", "host(B)", "msgs", "busiest", "balance", "memory(B)", "#wrong");
+    fflush(out);
+}
+
+bool report_open(struct report *report, const struct options *options)
+{
+    const char *json = options->json;
+
+    *report = (struct report){.options = options, .table = stdout};
+    if (json != NULL && strcmp(json, "-") == 0) {
+        report->table = NULL;
+        report->file = stdout;
+    } else if (json != NULL) {
+        report->file = fopen(json, "w");
+        if (report->file == NULL) {
+            fprintf(stderr, "sparring-sim: --json %s: %s\n", json, strerror(errno));
+            return false;
+        }
+    }
+    if (report->file != NULL && !json_open(report)) {
+        fputs("sparring-sim: out of memory\n", stderr);
+        return false;
+    }
+    if (report->table != NULL)
+        header(report->table, options);
+    return true;
+}
+
+static bool out_of_memory(void)
+{
+    fputs("sparring-sim: out of memory\n", stderr);
+    return false;
+}
+
+static const char *wrong(char text[32], const struct figures *f)
+{
+    return f->same ? number(text, "%.0f", f->wrong) : "differ";
+}
+
+bool report_row(struct report *report, const struct run *run, const struct run *dense)
+{
+    const struct figures *f = &run->figures;
+    char link[32], density[32], share[32], gain[32], bad[32];
+
+    report->wrong += f->wrong > 0 || !f->same;
+    if (report->table != NULL) {
+        fprintf(report->table,
+                "%10s %5d %5d %8s %8s %8s %11.1f %7s %12.0f %11.0f %11.0f %8.0f %8.0f %7.3f %10.0f "
+                "%6s\n",
+                rate(link, run->link), run->ranks, f->hosts, run->algorithm,
+                number(density, "%.4g%%", 100 * run->density),
+                number(share, "%.4g%%", 100 * f->union_density), f->time_us,
+                number(gain, "%.2f", dense ? dense->figures.time_us / f->time_us : NAN),
+                f->sent_bytes, f->busiest_bytes, f->host_bytes, f->frames, f->busiest_frames,
+                f->balance, f->memory, wrong(bad, f));
+        fflush(report->table);
+    }
+    return report->rows == NULL || json_add_row(report, run, dense) || out_of_memory();
+}
+
+bool report_crossover(struct report *report, const struct crossover *c)
+{
+    char link[32];
+
+    if (report->table != NULL) {
+        fprintf(report->table, "# %s, %d ranks, %s: ", rate(link, c->run->link), c->run->ranks,
+                c->run->algorithm);
+        if (!c->pays)
+            fprintf(report->table, "dense is as fast at %.4g %% already\n", 100 * c->lowest);
+        else if (isnan(c->density))
+            fprintf(report->table, "faster than dense up to %.4g %%, no crossover below\n",
+                    100 * c->highest);
+        else
+            fprintf(report->table, "faster than dense below a density of %.3g %%\n",
+                    100 * c->density);
+        fflush(report->table);
+    }
+    return report->rows == NULL || json_add_crossover(report, c) || out_of_memory();
+}
+
+bool report_close(struct report *report, bool complete)
+{
+    bool written = true;
+
+    if (complete && report->wrong > 0)
+        fprintf(stderr, "sparring-sim: %.0f wrong result%s\n", report->wrong,
+                spr_plural((uint64_t)report->wrong));
+    if (complete && report->rows != NULL)
+        written = json_write(report);
+    json_drop(report);
+    if (report->file != NULL && report->file != stdout && fclose(report->file) != 0)
+        written = false;
+    if (!written)
+        fprintf(stderr, "sparring-sim: --json %s: %s\n", report->options->json, strerror(errno));
+    report->file = NULL;
+    return written;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tools/sim/run.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/util.h"
+#include "collectives/collective.h"
+#include "collectives/comm.h"
+#include "tools/sim/input.h"
+#include "tools/sim/world.h"
+
+struct call {
+    struct input *input;
+    struct run *run;
+    spr_call_options options;
+};
+
+static spr_status post(void *ctx, int rank, spr_comm *comm, spr_request **request)
+{
+    struct call *c = ctx;
+    float *vector = c->input->vectors[rank];
+    size_t elements = c->run->options->elements;
+    spr_status status;
+
+    if (c->run->kind == KIND_ALLREDUCE)
+        status =
+            spr_iallreduce(comm, vector, vector, elements, SPR_FP32, SPR_SUM, &c->options, request);
+    else if (c->run->kind == KIND_SPARSE)
+        status = spr_isparse_allreduce(comm, &c->input->lists[rank], elements, vector, NULL,
+                                       SPR_SUM, &c->options, request);
+    else
+        status = spr_icompressed_allreduce(comm, c->input->codecs[rank], vector, SPR_AVG,
+                                           &c->options, request);
+    if (status == SPR_OK)
+        c->run->algorithm = (*request)->algorithm->name;
+    return status;
+}
+
+static void count(struct run *run, const struct world *world)
+{
+    struct figures *f = &run->figures;
+    double union_entries = (double)world->comms[0]->counters.last_union;
+
+    *f = (struct figures){0};
+    f->hosts = spr_sim_hosts(world->sim);
+    f->time_us = (double)(world->end_ns - world->begin_ns) * 1e-3;
+    f->memory = (double)(world->peak_bytes - world->base_bytes) / world->ranks;
+    for (int r = 0; r < world->ranks; r++) {
+        double bytes = (double)spr_sim_sent_bytes(world->sim, r), frames = 0;
+        for (int peer = 0; peer < world->ranks; peer++)
+            frames += (double)spr_sim_sent_frames(world->sim, r, peer);
+        f->sent_bytes += bytes;
+        f->frames += frames;
+        f->busiest_bytes = fmax(f->busiest_bytes, bytes);
+        f->busiest_frames = fmax(f->busiest_frames, frames);
+    }
+    for (int host = 0; host < f->hosts; host++) {
+        double bytes = (double)spr_sim_host_sent_bytes(world->sim, host);
+        f->host_bytes += bytes / f->hosts;
+        f->busiest_host = fmax(f->busiest_host, bytes);
+    }
+    f->balance = f->busiest_bytes / (f->sent_bytes / world->ranks);
+    f->union_density = union_entries > 0 ? union_entries / (double)run->options->elements : NAN;
+}
+
+static bool fail(const struct run *run, const char *text)
+{
+    fprintf(stderr, "sparring-sim: %s on %d ranks: %s\n", kind_names[run->kind], run->ranks, text);
+    return false;
+}
+
+/* With the world open. */
+static bool run_in(struct run *run, struct world *world, struct input *input, bool optional)
+{
+    struct call call = {.input = input, .run = run, .options = SPR_CALL_OPTIONS_INIT};
+    struct spr_error error = {0};
+    struct verdict verdict;
+    spr_status status;
+
+    call.options.algorithm = run->algorithm;
+    if (run->kind == KIND_COMPRESSED && input_codecs(input, run->codec) != SPR_OK)
+        return fail(run, spr_last_error(NULL));
+    status = world_run(world, post, &call, &error);
+    run->refused = status == SPR_ERR_INVALID;
+    if (run->refused && optional)
+        return true;
+    if (status)
+        return fail(run, error.text);
+    count(run, world);
+    verdict = input_check(input, run->codec);
+    run->figures.wrong = verdict.wrong;
+    run->figures.same = verdict.same;
+    return true;
+}
+
+bool run_once(struct run *run, bool optional)
+{
+    uint64_t begin = spr_monotonic_ns();
+    struct spr_error error = {0};
+    struct input input;
+    struct world world;
+    bool done;
+
+    if (!input_open(&input, run->options, run->kind, run->ranks,
+                    isfinite(run->density) ? run->density : 1))
+        return fail(run, "out of memory");
+    done = world_open(&world, run->options, run->ranks, run->link, &error) == SPR_OK;
+    if (!done)
+        fail(run, error.text);
+    else
+        done = run_in(run, &world, &input, optional);
+    world_close(&world);
+    input_close(&input);
+    run->figures.wall_s = (double)(spr_monotonic_ns() - begin) * 1e-9;
+    return done;
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tools/sim/world.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/util.h"
+#include "collectives/collective.h"
+#include "collectives/comm.h"
+
+/* One rank's communicator, which knows who shares its host, linked to all others. Payloads need no
+ * checksums here. */
+static spr_status add_rank(struct world *world, int rank, int ranks_per_host,
+                           struct spr_error *error)
+{
+    struct spr_options options = {0};
+    struct spr_transport **sim;
+    spr_comm *comm;
+    spr_status status = spr_opt_load(spr_options_table, spr_options_count, &options, error);
+
+    if (status)
+        return status;
+    status = spr_comm_new(rank, world->ranks, &options, spr_sim_clock(world->sim), &comm);
+    if (status) {
+        spr_opt_free(spr_options_table, spr_options_count, &options);
+        return status;
+    }
+    world->comms[rank] = comm;
+    for (int peer = 0; peer < world->ranks; peer++)
+        comm->topology.identity[peer] = peer - peer % ranks_per_host;
+    spr_topology_update(&comm->topology, comm->ids, world->ranks);
+    struct spr_transport_params params = spr_comm_transport_params(comm);
+    sim = &comm->transports[comm->transport_count];
+    status = spr_sim_open(world->sim, &params, sim);
+    if (status)
+        return status;
+    comm->transport_count++;
+    for (int peer = 0; status == SPR_OK && peer < world->ranks; peer++) {
+        struct spr_link *link;
+        if (peer == rank)
+            continue;
+        status = (*sim)->ops->connect(*sim, peer, NULL, &link, error);
+        if (status == SPR_OK)
+            spr_channel_attach(&comm->channel, link, false);
+    }
+    return status;
+}
+
+static void look_at_memory(struct world *world)
+{
+    int64_t now = spr_mem_live_bytes();
+
+    if (now > world->peak_bytes)
+        world->peak_bytes = now;
+}
+
+spr_status world_open(struct world *world, const struct options *options, int ranks, double link,
+                      struct spr_error *error)
+{
+    const struct spr_sim_options network = {
+        .ranks = ranks,
+        .seed = options->seed,
+        .latency_s = options->latency_s,
+        .bandwidth = link,
+        .ranks_per_host = options->ranks_per_host,
+        .local_latency_s = options->local_latency_s,
+        .local_bandwidth = options->local_link,
+        .hosts_per_rack = options->hosts_per_rack,
+        .oversubscription = options->oversubscription,
+        .rack_latency_s = options->rack_latency_s,
+    };
+    spr_status status = SPR_OK;
+
+    *world = (struct world){.ranks = ranks, .base_bytes = spr_mem_live_bytes()};
+    world->sim = spr_sim_create(&network);
+    world->comms = calloc((size_t)ranks, sizeof(spr_comm *));
+    world->requests = calloc((size_t)ranks, sizeof(spr_request *));
+    if (world->sim == NULL || world->comms == NULL || world->requests == NULL)
+        status = spr_error_set(error, SPR_ERR_NOMEM, -1, "out of memory");
+    for (int r = 0; status == SPR_OK && r < ranks; r++)
+        status = add_rank(world, r, options->ranks_per_host, error);
+    if (status) {
+        world_close(world);
+        return status;
+    }
+    for (int r = 0; r < ranks; r++) /* links come up */
+        spr_comm_progress_locked(world->comms[r]);
+    return SPR_OK;
+}
+
+void world_close(struct world *world)
+{
+    for (int r = 0; world->comms != NULL && r < world->ranks; r++)
+        if (world->comms[r] != NULL)
+            spr_comm_free(world->comms[r]);
+    if (world->sim != NULL)
+        spr_sim_destroy(world->sim);
+    free(world->comms);
+    free(world->requests);
+    *world = (struct world){0};
+}
+
+static void on_complete(void *ctx, spr_status status)
+{
+    struct world *world = ctx;
+
+    (void)status;
+    world->running--;
+    world->end_ns = spr_now_ns(spr_sim_clock(world->sim));
+}
+
+static void progress(struct world *world, int rank)
+{
+    while (spr_comm_progress_locked(world->comms[rank]) > 0)
+        ;
+}
+
+/* Until all are done. What only the passing of time would end is stuck. */
+static bool run(struct world *world)
+{
+    for (int r = 0; r < world->ranks; r++)
+        progress(world, r);
+    while (world->running > 0) {
+        for (int r = spr_sim_next_with_work(world->sim, 0); r >= 0;
+             r = spr_sim_next_with_work(world->sim, r + 1))
+            progress(world, r);
+        look_at_memory(world);
+        if (world->running > 0 && !spr_sim_advance(world->sim))
+            return false;
+    }
+    return true;
+}
+
+/* Takes all requests, the running ones too, which a failure ends. */
+static spr_status take_results(struct world *world, struct spr_error *error)
+{
+    spr_status first = SPR_OK;
+
+    for (int r = 0; r < world->ranks; r++) {
+        spr_status status = world->requests[r] ? spr_test(&world->requests[r]) : SPR_OK;
+        if (status && first == SPR_OK)
+            first = spr_error_set(error, status, r, "rank %d: %s", r,
+                                  status == SPR_IN_PROGRESS ? "waits for messages that nobody sends"
+                                                            : spr_last_error(world->comms[r]));
+    }
+    return first;
+}
+
+spr_status world_run(struct world *world, post_fn *post, void *ctx, struct spr_error *error)
+{
+    spr_status status = SPR_OK;
+
+    world->begin_ns = world->end_ns = spr_now_ns(spr_sim_clock(world->sim));
+    for (int r = 0; r < world->ranks; r++) {
+        status = post(ctx, r, world->comms[r], &world->requests[r]);
+        if (status)
+            return spr_error_set(error, status, r, "%s", spr_last_error(NULL));
+        world->running++;
+        spr_on_complete(world->requests[r], on_complete, world);
+        look_at_memory(world);
+    }
+    (void)run(world);
+    return take_results(world, error);
+}
