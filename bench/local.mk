@@ -26,6 +26,9 @@ bench_lowrank_CPPFLAGS = $(AM_CPPFLAGS) $(OPENBLAS_CFLAGS)
 bench_lowrank_LDADD = $(spr_static_libs) $(OPENBLAS_LIBS) -lm
 endif
 
+# Tables and pictures of docs/scaling.md.
+dist_noinst_SCRIPTS += bench/scaling
+
 # Codecs beside PyTorch, NumPy and plain C++ (docs/codecs.md).
 dist_noinst_SCRIPTS += bench/codec bench/peer_torch.py
 EXTRA_DIST += bench/peer_select.cpp

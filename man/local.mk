@@ -50,8 +50,17 @@ dist_docs_DATA = \
 	docs/convergence.md \
 	docs/failures.md \
 	docs/how-a-gradient-travels.md \
+	docs/scaling.md \
 	docs/testing.md \
 	docs/soft-roce.md \
 	docs/tuning.md \
 	docs/verbs-protocol.md \
 	docs/wire-format.md
+scalingdir = $(docdir)/docs/scaling
+dist_scaling_DATA = \
+	docs/scaling/density.svg \
+	docs/scaling/hosts.svg \
+	docs/scaling/link.svg \
+	docs/scaling/racks.svg \
+	docs/scaling/ranks.svg \
+	docs/scaling/size.svg
