@@ -218,6 +218,7 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
     plan->count = vector = spr_codec_vector(codec);
     plan->vtype = dense ? SPR_V_FP32 : spr_codec_vtype(codec);
     plan->bound_union = comm->size > 1 && spr_codec_bounds_union(codec);
+    plan->most_entries = spr_codec_most_entries(codec);
     if (!spr_algorithm_select(comm, plan, options ? options->algorithm : NULL, spr_thread_error()))
         return spr_thread_error()->status;
     plan->count = spr_codec_elements(codec);
@@ -239,6 +240,7 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
                               .index = step.dense ? NULL : step.index,
                               .value = step.dense ? step.vector : step.value,
                               .entries = step.dense ? 0 : step.count,
+                              .most_entries = spr_codec_most_entries(codec),
                               .dense = step.sum ? step.sum : gradient,
                               .vtype = step.vtype,
                               .coding = step.coding,

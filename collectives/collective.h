@@ -42,6 +42,7 @@ struct spr_plan {
     const uint32_t *index;
     const float *value;
     size_t entries;
+    size_t most_entries; /* of any rank; 0: that is not known */
     float *dense;
     spr_sparse *list;
     enum spr_vtype vtype;            /* of the values on their way to the owner */

@@ -10,14 +10,18 @@
 /* In order of preference: "auto" takes the first that is usable and fits. Those behind one that
  * always is, such as direct, are there to be asked for by name. */
 static const struct spr_algorithm *const table[] = {
-    &spr_allreduce_flat,  &spr_allreduce_hierarchical, &spr_allreduce_direct,
-    &spr_allreduce_ring,  &spr_allreduce_halving,      &spr_allreduce_doubling,
-    &spr_allreduce_tree,  &spr_reduce_scatter_direct,  &spr_allgather_direct,
-    &spr_allgather_bruck, &spr_broadcast_flat,         &spr_broadcast_direct,
-    &spr_broadcast_tree,  &spr_barrier_dissemination,  &spr_sparse_hierarchical,
-    &spr_sparse_direct,   &spr_sparse_allgather,       &spr_sparse_doubling,
-    &spr_sparse_ring,     &spr_sendrecv_direct,
+    &spr_allreduce_flat,      &spr_allreduce_hierarchical, &spr_allreduce_direct,
+    &spr_allreduce_ring,      &spr_allreduce_halving,      &spr_allreduce_doubling,
+    &spr_allreduce_tree,      &spr_reduce_scatter_direct,  &spr_allgather_direct,
+    &spr_allgather_bruck,     &spr_broadcast_flat,         &spr_broadcast_direct,
+    &spr_broadcast_tree,      &spr_barrier_dissemination,  &spr_sparse_allgather,
+    &spr_sparse_hierarchical, &spr_sparse_direct,          &spr_sparse_doubling,
+    &spr_sparse_ring,         &spr_sendrecv_direct,
 };
+
+/* A rank sends no more than this, at U16's 6 bytes per entry: then a step costs more than sending
+ * each list to all and adding all of them. Measured on emulated hosts, see docs/tuning.md. */
+#define SHORT_LISTS_BYTES ((size_t)256 << 10)
 
 static bool fits(const struct spr_comm *comm, const struct spr_plan *plan,
                  const struct spr_algorithm *a)
@@ -26,6 +30,9 @@ static bool fits(const struct spr_comm *comm, const struct spr_plan *plan,
 
     if (a == &spr_allreduce_flat || a == &spr_broadcast_flat)
         return bytes <= comm->options.eager_bytes;
+    if (a == &spr_sparse_allgather)
+        return plan->most_entries > 0 && comm->size > 1 &&
+               plan->most_entries <= SHORT_LISTS_BYTES / 6 / ((size_t)comm->size - 1);
     if (a == &spr_allreduce_hierarchical || a == &spr_sparse_hierarchical)
         return spr_topology_has_levels(&comm->topology, comm->size);
     return true;

@@ -104,11 +104,17 @@ static size_t most_of(const spr_codec *codec, uint64_t step, double ratio)
                : spr_select_most(codec->selection->selector, options, codec->elements);
 }
 
+/* The first step has the largest ratio. */
+static size_t most_ever(const spr_codec *codec) { return most_of(codec, 0, select_ratio(codec)); }
+
+size_t spr_codec_most_entries(const spr_codec *codec)
+{
+    return spr_codec_sends_lists(codec) ? most_ever(codec) : 0;
+}
+
 static size_t list_bytes(const spr_codec *codec)
 {
-    /* The first step has the largest ratio. */
-    return spr_align_up((most_of(codec, 0, select_ratio(codec)) + SPR_SELECT_SLACK) * sizeof(float),
-                        64);
+    return spr_align_up((most_ever(codec) + SPR_SELECT_SLACK) * sizeof(float), 64);
 }
 
 static size_t scratch_bytes(const spr_codec *codec)

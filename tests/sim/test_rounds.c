@@ -59,8 +59,8 @@ static void both_rounds_are_sums_over_all_ranks(void **state)
 
 static void any_algorithm_that_is_asked_for_takes_both_rounds(void **state)
 {
-    static const char *const names[] = {"direct",   "ring", "flat", "halving",
-                                        "doubling", "tree", "auto"};
+    static const char *const names[] = {"direct",   "ring", "flat",         "halving",
+                                        "doubling", "tree", "hierarchical", "auto"};
     spr_call_options options = SPR_CALL_OPTIONS_INIT;
     static float first[N];
 
@@ -69,6 +69,8 @@ static void any_algorithm_that_is_asked_for_takes_both_rounds(void **state)
         struct world w;
         double most = 0;
         make(&w, 3, "powersgd:rank=3");
+        for (int r = 0; r < 3; r++)
+            w.comms[r]->options.determinism = SPR_DETERMINISM_RUN;
         options.algorithm = names[a];
         data_fill(DATA_NORMAL, gradient[0], N, &(struct spr_rng){7, 1});
         for (int r = 0; r < 3; r++)

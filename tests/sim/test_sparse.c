@@ -377,6 +377,55 @@ static void unsorted_lists_are_refused(void **state)
 /* Which ones there are for a codec --------------------------------------------------------------
  */
 
+/* Frames of one step, by all ranks. */
+static uint64_t frames_of(struct world *w, const char *spec, size_t elements, const char *algorithm)
+{
+    spr_layout layout = {1, "w", 0, elements, 1};
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    static float gradient[4][100000];
+    spr_codec *codec[4];
+    uint64_t frames = 0;
+
+    options.algorithm = algorithm;
+    for (int r = 0; r < 4; r++) {
+        for (size_t i = 0; i < elements; i++)
+            gradient[r][i] = (float)(i % 97);
+        assert_int_equal(spr_codec_create(spec, &layout, 1, &codec[r]), SPR_OK);
+    }
+    for (int sign = -1; sign <= 1; sign += 2) {
+        for (int from = 0; from < 4; from++)
+            for (int to = 0; to < 4; to++)
+                frames += (uint64_t)sign * spr_sim_sent_frames(w->sim, from, to);
+        for (int r = 0; r < 4 && sign < 0; r++)
+            assert_int_equal(spr_icompressed_allreduce(w->comms[r], codec[r], gradient[r], SPR_SUM,
+                                                       &options, &w->requests[r]),
+                             SPR_OK);
+        if (sign < 0)
+            run_ok(w);
+    }
+    for (int r = 0; r < 4; r++)
+        spr_codec_destroy(codec[r]);
+    return frames;
+}
+
+/* 3 x 6 x 10,000 bytes are, ten times that are not, and coded values need owners. */
+static void short_lists_are_sent_to_all(void **state)
+{
+    struct world w;
+
+    (void)state;
+    make(&w, 4, 0);
+    assert_int_equal(frames_of(&w, "topk:ratio=10%", 100000, NULL),
+                     frames_of(&w, "topk:ratio=10%", 100000, "allgather"));
+    assert_int_equal(frames_of(&w, "topk:ratio=90%", 100000, NULL),
+                     frames_of(&w, "topk:ratio=90%", 100000, "direct"));
+    assert_int_equal(frames_of(&w, "topk:ratio=10%+int8", 100000, NULL),
+                     frames_of(&w, "topk:ratio=10%+int8", 100000, "direct"));
+    assert_true(frames_of(&w, "topk:ratio=10%", 100000, "allgather") <
+                frames_of(&w, "topk:ratio=10%", 100000, "direct"));
+    world_destroy(&w);
+}
+
 static void what_an_algorithm_cannot_do_is_refused_before_the_codec_has_begun(void **state)
 {
     static const struct {
@@ -486,6 +535,7 @@ int main(void)
         cmocka_unit_test(phases_of_sums_in_flight_are_told_apart),
         cmocka_unit_test(a_short_list_is_reported_with_the_size_needed),
         cmocka_unit_test(unsorted_lists_are_refused),
+        cmocka_unit_test(short_lists_are_sent_to_all),
         cmocka_unit_test(what_an_algorithm_cannot_do_is_refused_before_the_codec_has_begun),
         cmocka_unit_test(each_sends_what_it_says),
     };

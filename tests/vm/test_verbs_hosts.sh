@@ -70,6 +70,16 @@ output=$(job allreduce -b 32M -e 32M -n 1 -w 0)
 check "32 MiB are summed" 'verbs to 1 ranks' ' 33554432 .* 0 ' "$right"
 output=$(job sendrecv -b 16M -e 16M -n 1 -w 0)
 check "16 MiB are sent" 'verbs to 1 ranks' ' 16777216 .* 0 ' "$right"
+job_ranks=2
+output=$(job allreduce --algo all -b 64K -e 64K -n 1 -w 0)
+check "every dense algorithm, two ranks on each host" 'verbs to 2 ranks' ' direct ' ' ring ' ' hierarchical ' \
+    ' halving ' ' doubling ' ' tree ' "$right"
+output=$(job sparse_allreduce --algo all --elements 256K --density 1% -n 1 -w 0)
+check "every sparse algorithm, two ranks on each host" 'verbs to 2 ranks' ' direct ' ' hierarchical ' ' allgather ' \
+    ' doubling ' ' ring ' "$right"
+output=$(job compressed_allreduce --elements 256K --codec topk:ratio=1%+fp16 --buckets 8 -n 1 -w 0)
+check "eight buckets at once, two ranks on each host" 'verbs to 2 ranks' '8 buckets: .* one at a time' "$right"
+job_ranks=1
 counters=/sys/class/infiniband/rxe0/ports/1/hw_counters
 output=$(on_both cat $counters/send_rnr_err $counters/retry_exceeded_err | tr '\n' ' ')
 check "no receiver was not ready, no write was given up" '^0 0 0 0 $'
