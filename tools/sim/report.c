@@ -67,8 +67,8 @@ static void header(FILE *out, const struct options *o)
           "# #wrong = elements of rank 0 that differ from a sum in fp64; all ranks must have the "
           "same bits\n#\n",
           out);
-    fprintf(out, "# %8s %5s %5s %8s %8s %8s %11s %7s %12s %11s %11s %8s %8s %7s %10s %6s\n", "link",
-            "ranks", "hosts", "algo", "density", "union", "time(us)", "gain", "sent(B)",
+    fprintf(out, "# %8s %5s %5s %12s %8s %8s %11s %7s %12s %11s %11s %8s %8s %7s %10s %6s\n",
+            "link", "ranks", "hosts", "algo", "density", "union", "time(us)", "gain", "sent(B)",
             "busiest(B)", "host(B)", "msgs", "busiest", "balance", "memory(B)", "#wrong");
     fflush(out);
 }
@@ -115,15 +115,16 @@ bool report_row(struct report *report, const struct run *run, const struct run *
 
     report->wrong += f->wrong > 0 || !f->same;
     if (report->table != NULL) {
-        fprintf(report->table,
-                "%10s %5d %5d %8s %8s %8s %11.1f %7s %12.0f %11.0f %11.0f %8.0f %8.0f %7.3f %10.0f "
-                "%6s\n",
-                rate(link, run->link), run->ranks, f->hosts, run->algorithm,
-                number(density, "%.4g%%", 100 * run->density),
-                number(share, "%.4g%%", 100 * f->union_density), f->time_us,
-                number(gain, "%.2f", dense ? dense->figures.time_us / f->time_us : NAN),
-                f->sent_bytes, f->busiest_bytes, f->host_bytes, f->frames, f->busiest_frames,
-                f->balance, f->memory, wrong(bad, f));
+        fprintf(
+            report->table,
+            "%10s %5d %5d %12s %8s %8s %11.1f %7s %12.0f %11.0f %11.0f %8.0f %8.0f %7.3f %10.0f "
+            "%6s\n",
+            rate(link, run->link), run->ranks, f->hosts, run->algorithm,
+            number(density, "%.4g%%", 100 * run->density),
+            number(share, "%.4g%%", 100 * f->union_density), f->time_us,
+            number(gain, "%.2f", dense ? dense->figures.time_us / f->time_us : NAN), f->sent_bytes,
+            f->busiest_bytes, f->host_bytes, f->frames, f->busiest_frames, f->balance, f->memory,
+            wrong(bad, f));
         fflush(report->table);
     }
     return report->rows == NULL || json_add_row(report, run, dense) || out_of_memory();

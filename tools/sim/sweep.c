@@ -19,7 +19,8 @@ static bool is_too_long(const struct options *options, int ranks, const char *al
            (bytes > FLAT_BYTES || bytes * (size_t)ranks * (size_t)ranks > FLAT_BYTES_ALL);
 }
 
-/* The dense algorithm that takes least time. time_us NAN: none can be used. */
+/* The dense algorithm that takes least time; of equal ones the last, since those that levels of the
+ * network need come first. time_us NAN: none can be used. */
 static bool best_dense(const struct options *options, int ranks, double link, struct run *best)
 {
     const char *name;
@@ -36,7 +37,7 @@ static bool best_dense(const struct options *options, int ranks, double link, st
             continue;
         if (!run_once(&run, true))
             return false;
-        if (!run.refused && !(run.figures.time_us >= best->figures.time_us))
+        if (!run.refused && !(run.figures.time_us > best->figures.time_us))
             *best = run;
     }
     return true;
