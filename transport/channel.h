@@ -81,6 +81,7 @@ struct spr_channel_peer {
     bool down;
     bool given_up;       /* ... because this rank cut the link, not the peer */
     bool dead;           /* proven: the watch saw it die, or it closed its link without a word */
+    bool damaged;        /* what it said was: it may have been its last word */
     bool expelled;       /* the watch has given it up without proof of its death */
     bool gone;           /* no member of this epoch: whatever it sends is dropped */
     bool bye;            /* ... it was BYE */

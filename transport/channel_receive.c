@@ -416,9 +416,10 @@ void spr_channel_on_payload(struct spr_link *link, const struct spr_frame *f, co
         on_data(p, f, data, token);
         return;
     }
-    if ((f->flags & SPR_FRAME_CRC) && data && spr_crc32c(0, data, f->bytes) != f->payload_crc)
+    if ((f->flags & SPR_FRAME_CRC) && data && spr_crc32c(0, data, f->bytes) != f->payload_crc) {
+        p->damaged = true;
         spr_channel_fail(p, SPR_ERR_CORRUPT, "payload checksum does not match");
-    else if (!p->dropping && (f->type == SPR_FRAME_VIEW || f->epoch == p->channel->epoch))
+    } else if (!p->dropping && (f->type == SPR_FRAME_VIEW || f->epoch == p->channel->epoch))
         on_control(p, f, data); /* this rank may have gone on since the header came */
     if (token)
         link->transport->ops->release(link, token);
@@ -431,7 +432,7 @@ void spr_channel_on_down(struct spr_link *link, spr_status why, const char *text
     struct spr_recv *r = p->receiving;
 
     p->down = true;
-    p->dead |= why == SPR_ERR_RANK_LOST && !p->left;
+    p->dead |= why == SPR_ERR_RANK_LOST && !p->left && !p->damaged;
     spr_trace_add(ch->trace, spr_now_ns(ch->clock), SPR_EV_LINK_DOWN, p->rank,
                   (uint64_t)(uint32_t)why, 0, 0);
     if (why != SPR_ERR_PROTO && why != SPR_ERR_CORRUPT && spr_channel_culprit(p, why) == p->rank)

@@ -147,6 +147,7 @@ static void schedules_that_failed_once_end_well(void **state)
         1759347350226434551u,  /* those who were left out were told by the coordinator alone */
         14854559640270737556u, /* a link that was cut behind one who is left out is no death */
         14854559640270781943u, /* ... and neither is one of a rank that was given up before */
+        1798126583242065709u,  /* ... nor one whose last word was damaged */
         9503130284617509103u,  /* a frame that is damaged and comes twice */
         10958400017479534237u, /* ... whose length is damaged, and that is cut */
         17762003930971740626u, /* a step that is taken back: what that rounds was not expected */
