@@ -55,8 +55,10 @@ bool spr_direct_make(spr_request *rq, struct spr_direct *d)
     d->from_owner = spr_arena_alloc(&rq->arena, SPR_DIRECT_AHEAD * size * sizeof *d->from_owner);
     d->accumulator = d->reduce ? spr_arena_buffer(&rq->arena, d->chunk * accumulator_size) : d;
     if (d->reduce && d->gather && spr_channel_checksums(&rq->comm->channel)) {
-        /* A shorter segment may fall into one more than asked for. */
-        d->crc_room = (uint32_t)spr_max_size(d->own, CHUNKS_PER_SEGMENT + 1);
+        /* A shorter segment may fall into one more than asked for. The own one is at times not as
+         * long as others, and then is in the next work. */
+        d->crc_room =
+            (uint32_t)spr_max_size(spr_div_ceil(d->segment, d->chunk), CHUNKS_PER_SEGMENT + 1);
         d->crc = spr_arena_alloc(&rq->arena, d->crc_room * sizeof *d->crc);
         if (!d->crc)
             return false;
