@@ -216,7 +216,8 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
     dense = spr_codec_is_dense(codec);
     plan->collective = dense ? SPR_C_ALLREDUCE : SPR_C_SPARSE_ALLREDUCE;
     plan->count = vector = spr_codec_vector(codec);
-    plan->vtype = dense ? SPR_V_FP32 : spr_codec_vtype(codec);
+    plan->vtype = spr_codec_vtype(codec);
+    plan->dtype = dense ? spr_halves_dtype(plan->vtype) : SPR_FP32;
     plan->bound_union = comm->size > 1 && spr_codec_bounds_union(codec);
     plan->most_entries = spr_codec_most_entries(codec);
     if (!spr_algorithm_select(comm, plan, options ? options->algorithm : NULL, spr_thread_error()))

@@ -145,7 +145,9 @@ spr_status spr_collective_check(const spr_comm *comm, const spr_call_options *op
 spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
                                const spr_call_options *options, spr_codec *codec, bool soon,
                                spr_request **rq);
-/* Dense codecs: turn the plan's vector into halves before, and the result into floats after. */
+/* Dense codecs: what a vector of such values travels and is summed as; turn the plan's vector into
+ * halves before, and the result into floats after. */
+spr_dtype spr_halves_dtype(enum spr_vtype vtype);
 spr_status spr_halves_pack(spr_request *rq);
 void spr_halves_unpack(spr_request *rq);
 /* Fail this request alone; the communicator works on. It completes when its messages have come

@@ -7,6 +7,11 @@
 #include "collectives/collective.h"
 #include "compress/value.h"
 
+spr_dtype spr_halves_dtype(enum spr_vtype vtype)
+{
+    return vtype == SPR_V_FP16 ? SPR_FP16 : vtype == SPR_V_BF16 ? SPR_BF16 : SPR_FP32;
+}
+
 spr_status spr_halves_pack(spr_request *rq)
 {
     struct spr_plan *plan = &rq->plan;
@@ -21,7 +26,7 @@ spr_status spr_halves_pack(spr_request *rq)
                                                                     plan->count);
     plan->unpack = plan->recv;
     plan->send = plan->recv = halves;
-    plan->dtype = plan->vtype == SPR_V_FP16 ? SPR_FP16 : SPR_BF16;
+    plan->dtype = spr_halves_dtype(plan->vtype);
     return SPR_OK;
 }
 

@@ -107,7 +107,7 @@ struct spr_codec_rest {
 
 /* Does it send vectors, with values of one of the types that dense collectives sum? */
 bool spr_codec_is_dense(const spr_codec *codec);
-/* As in spr_codec_step, of a list, or of values that are coded. */
+/* As in spr_codec_step. */
 enum spr_vtype spr_codec_vtype(const spr_codec *codec);
 /* Entries of a list at most, as string and layout say: the same on all ranks. 0: it sends none. */
 size_t spr_codec_most_entries(const spr_codec *codec);

@@ -426,6 +426,45 @@ static void short_lists_are_sent_to_all(void **state)
     world_destroy(&w);
 }
 
+/* Those of the dense allreduce that sum no halves. */
+static void halves_are_refused_before_the_codec_has_begun(void **state)
+{
+    static const char *const specs[] = {"fp16", "bf16"};
+    spr_layout layout = {1, "w", 0, 1000, 1};
+    static float gradient[1000];
+    struct world w;
+    int refused = 0;
+
+    (void)state;
+    make(&w, 2, 0);
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        spr_call_options options = SPR_CALL_OPTIONS_INIT;
+        for (int a = 0; (options.algorithm = spr_algorithm_name("allreduce", a)) != NULL; a++) {
+            spr_codec *codec[2];
+            spr_status status = SPR_OK;
+            for (int r = 0; r < 2; r++) {
+                for (int k = 0; k < 1000; k++)
+                    gradient[k] = 1 + (float)k * 0x1p-20f;
+                assert_int_equal(spr_codec_create(specs[i], &layout, 1, &codec[r]), SPR_OK);
+                status = spr_icompressed_allreduce(w.comms[r], codec[r], gradient, SPR_SUM,
+                                                   &options, &w.requests[r]);
+                if (status == SPR_OK)
+                    continue;
+                assert_int_equal(status, SPR_ERR_INVALID);
+                for (int k = 0; k < 1000; k++)
+                    assert_true(spr_codec_residual(codec[r])[k] == 0);
+                refused++;
+            }
+            if (status == SPR_OK)
+                run_ok(&w);
+            spr_codec_destroy(codec[0]);
+            spr_codec_destroy(codec[1]);
+        }
+    }
+    assert_true(refused > 0);
+    world_destroy(&w);
+}
+
 static void what_an_algorithm_cannot_do_is_refused_before_the_codec_has_begun(void **state)
 {
     static const struct {
@@ -536,6 +575,7 @@ int main(void)
         cmocka_unit_test(a_short_list_is_reported_with_the_size_needed),
         cmocka_unit_test(unsorted_lists_are_refused),
         cmocka_unit_test(short_lists_are_sent_to_all),
+        cmocka_unit_test(halves_are_refused_before_the_codec_has_begun),
         cmocka_unit_test(what_an_algorithm_cannot_do_is_refused_before_the_codec_has_begun),
         cmocka_unit_test(each_sends_what_it_says),
     };
