@@ -33,15 +33,18 @@ struct scene {
     int64_t live; /* allocations before */
 };
 
-static void begin(struct scene *s)
+static void begin_with(struct scene *s, int ranks)
 {
     struct spr_sim_options options = {
-        .ranks = 2, .seed = seed, .latency_s = 10e-6, .bandwidth = 10e9};
+        .ranks = ranks, .seed = seed, .latency_s = 10e-6, .bandwidth = 10e9};
 
     s->live = spr_mem_live();
     world_create_liar(&s->world, &options, &s->liar);
-    s->world.comms[0]->options.timeout_s = 5;
+    for (int r = 0; r < ranks - 1; r++)
+        s->world.comms[r]->options.timeout_s = 5;
 }
+
+static void begin(struct scene *s) { begin_with(s, 2); }
 
 static void end(struct scene *s)
 {
@@ -58,16 +61,18 @@ static void post_allreduce(struct scene *s)
                      SPR_OK);
 }
 
-static void post_sparse(struct scene *s, const char *algorithm)
+static void post_sparse_of(struct scene *s, int rank, const char *algorithm)
 {
     spr_call_options options = SPR_CALL_OPTIONS_INIT;
     spr_sparse list = {indices, values, ENTRIES, 0};
 
     options.algorithm = algorithm;
-    assert_int_equal(spr_isparse_allreduce(victim(s), &list, ELEMENTS, result, NULL, SPR_SUM,
-                                           &options, &s->world.requests[0]),
+    assert_int_equal(spr_isparse_allreduce(s->world.comms[rank], &list, ELEMENTS, result, NULL,
+                                           SPR_SUM, &options, &s->world.requests[rank]),
                      SPR_OK);
 }
+
+static void post_sparse(struct scene *s, const char *algorithm) { post_sparse_of(s, 0, algorithm); }
 
 /* The first grant that rank 0 sent: what operation and descriptor it runs. */
 static struct spr_frame first_grant(struct scene *s)
@@ -106,13 +111,25 @@ static void expect_blame(struct scene *s, spr_status status, const char *what)
                  text, spr_status_name(status));
 }
 
-/* The first message of each stream of chunks that two ranks have. */
+/* The streams of chunks that two ranks have: that of the first grant from this step on. */
 static const struct stream {
     const char *algorithm;
-    uint32_t step;
+    uint32_t least;
 } streams[] = {
     {"direct", 0}, {"direct", UNION_STEP}, {"allgather", 0}, {"doubling", 1u << 20}, {"ring", 0},
 };
+
+/* Of the first message of a stream. */
+static uint32_t step_from(const struct scene *s, uint32_t least)
+{
+    const struct liar *l = &s->liar;
+    size_t i = 0;
+
+    while (i < l->heard_count && (l->heard[i].type != SPR_FRAME_GRANT || l->heard[i].step < least))
+        i++;
+    assert_true(i < l->heard_count);
+    return l->heard[i].step;
+}
 
 /* Chunks --------------------------------------------------------------------------------------- */
 
@@ -129,8 +146,9 @@ static void a_chunk_without_windows_is_refused(void **state)
             begin(&s);
             post_sparse(&s, streams[i].algorithm);
             grant = first_grant(&s);
-            answer(&s, &grant, streams[i].step, &chunk, sizeof chunk);
+            answer(&s, &grant, step_from(&s, streams[i].least), &chunk, sizeof chunk);
             expect_blame(&s, SPR_ERR_PROTO, "a chunk without windows");
+            assert_non_null(strstr(spr_last_error(victim(&s)), "no windows"));
             end(&s);
         }
     }
@@ -159,10 +177,43 @@ static void random_chunks_are_refused(void **state)
         begin(&s);
         post_sparse(&s, stream->algorithm);
         grant = first_grant(&s);
-        answer(&s, &grant, stream->step, &chunk, bytes);
+        answer(&s, &grant, step_from(&s, stream->least), &chunk, bytes);
         world_settle(&s.world, 2);
         /* One that happens to be right leaves rank 0 waiting for the next. */
         expect_blame(&s, victim(&s)->error.status ? SPR_ERR_PROTO : SPR_ERR_DEADLINE, "noise");
+        end(&s);
+    }
+}
+
+/* Ranks 0 and 1 share a host, and rank 0 passes on what the union of rank 2, the liar, is. */
+static void what_a_relay_passes_on_is_refused_by_all(void **state)
+{
+    static const struct {
+        struct spr_chunk_header chunk;
+        size_t bytes;
+    } lies[] = {
+        {{.format = SPR_CHUNK_U16}, 0},
+        {{.format = SPR_CHUNK_U16}, sizeof(struct spr_chunk_header)},
+        {{.format = SPR_CHUNK_U32, .windows = 1, .count = 7}, sizeof(struct spr_chunk_header)},
+        {{.format = SPR_CHUNK_U32, .windows = 1, .flags = SPR_CHUNK_LAST},
+         sizeof(struct spr_chunk_header)},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(lies); i++) {
+        struct spr_frame grant;
+        struct scene s;
+        begin_with(&s, 3);
+        world_share_hosts(&s.world, (int[]){0, 0, 1});
+        for (int r = 0; r < 2; r++)
+            post_sparse_of(&s, r, "hierarchical");
+        grant = first_grant(&s);
+        answer(&s, &grant, step_from(&s, UNION_STEP), &lies[i].chunk, lies[i].bytes);
+        assert_true(world_run(&s.world, LIMIT_NS));
+        for (int r = 0; r < 2; r++) {
+            assert_int_equal(s.world.results[r], SPR_ERR_PROTO);
+            assert_non_null(strstr(spr_last_error(s.world.comms[r]), "rank 2"));
+        }
         end(&s);
     }
 }
@@ -188,16 +239,18 @@ static void data_behind_the_last_chunk_is_refused(void **state)
         char chunk[SPR_CHUNK_HEADER_BYTES];
         struct spr_frame grant;
         struct scene s;
+        uint32_t step;
         size_t bytes;
         begin(&s);
         post_sparse(&s, "direct");
         grant = first_grant(&s);
+        step = step_from(&s, UNION_STEP);
         bytes = empty_stream(&s, chunk);
         answer(&s, &grant, 0, chunk, bytes);
-        answer(&s, &grant, UNION_STEP, chunk, bytes);
+        answer(&s, &grant, step, chunk, bytes);
         if (pause)
             world_settle(&s.world, pause);
-        answer(&s, &grant, pause == 1 ? UNION_STEP | 1 : 1, late, sizeof late);
+        answer(&s, &grant, pause == 1 ? step + 1 : 1, late, sizeof late);
         if (pause == 2 && !s.world.requests[0])
             post_allreduce(&s);
         expect_blame(&s, SPR_ERR_PROTO, "data behind the last chunk");
@@ -408,6 +461,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chunk_without_windows_is_refused),
         cmocka_unit_test(random_chunks_are_refused),
+        cmocka_unit_test(what_a_relay_passes_on_is_refused_by_all),
         cmocka_unit_test(data_behind_the_last_chunk_is_refused),
         cmocka_unit_test(an_abort_without_a_failure_is_refused),
         cmocka_unit_test(a_flood_ends_with_an_error_in_bounded_memory),

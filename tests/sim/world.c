@@ -52,7 +52,7 @@ static void add_rank(struct world *w, int rank)
 
 void world_share_hosts(struct world *w, const int *host)
 {
-    for (int r = 0; r < w->ranks; r++) {
+    for (int r = 0; r < w->ranks - (w->liar ? 1 : 0); r++) {
         struct spr_topology *t = &w->comms[r]->topology;
         for (int peer = w->ranks - 1; peer >= 0; peer--)
             for (int same = peer; same >= 0; same--)
