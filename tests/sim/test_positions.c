@@ -54,6 +54,7 @@ static void expect_sums(const char *spec, int ranks, spr_op op)
     struct world w;
 
     make(&w, ranks, spec);
+    add_in_rank_order(&w);
     for (int r = 0; r < ranks; r++)
         twins[r] = make_codec(spec);
     for (int k = 0; k < 5; k++) {

@@ -39,6 +39,7 @@ static void both_rounds_are_sums_over_all_ranks(void **state)
             spr_codec *alone[RANKS_MAX];
             struct world w;
             make(&w, ranks, specs[s]);
+            add_in_rank_order(&w);
             for (int r = 0; r < ranks; r++)
                 assert_int_equal(
                     spr_codec_create(specs[s], layout, SPR_ARRAY_LEN(layout), &alone[r]), SPR_OK);
@@ -69,8 +70,6 @@ static void any_algorithm_that_is_asked_for_takes_both_rounds(void **state)
         struct world w;
         double most = 0;
         make(&w, 3, "powersgd:rank=3");
-        for (int r = 0; r < 3; r++)
-            w.comms[r]->options.determinism = SPR_DETERMINISM_RUN;
         options.algorithm = names[a];
         data_fill(DATA_NORMAL, gradient[0], N, &(struct spr_rng){7, 1});
         for (int r = 0; r < 3; r++)
