@@ -58,6 +58,34 @@ static void both_rounds_are_sums_over_all_ranks(void **state)
         }
 }
 
+/* They are dense sums, which hosts show in, unless they must not. */
+static void rounds_have_the_bits_of_rank_order_on_any_hosts_if_they_must(void **state)
+{
+    static const int host[] = {0, 1, 0, 1};
+    static float out[N];
+
+    (void)state;
+    for (int canonical = 0; canonical < 2; canonical++) {
+        spr_codec *alone[4];
+        struct world w;
+        make(&w, 4, "powersgd:rank=4");
+        world_share_hosts(&w, host);
+        for (int r = 0; r < 4; r++) {
+            w.comms[r]->options.eager_bytes = 0;
+            w.comms[r]->options.determinism =
+                canonical ? SPR_DETERMINISM_CANONICAL : SPR_DETERMINISM_RUN;
+            alone[r] = make_codec("powersgd:rank=4");
+        }
+        draw(4);
+        step_alone(alone, 4, out);
+        step(&w, SPR_SUM, NULL);
+        assert_int_equal(memcmp(buffer[0], out, sizeof(out)) == 0, canonical);
+        for (int r = 0; r < 4; r++)
+            spr_codec_destroy(alone[r]);
+        unmake(&w);
+    }
+}
+
 static void any_algorithm_that_is_asked_for_takes_both_rounds(void **state)
 {
     static const char *const names[] = {"direct",   "ring", "flat",         "halving",
@@ -227,6 +255,7 @@ static void a_death_in_any_round_loses_nothing_of_the_others(void **state)
 }
 
 CODEC_WORLD_MAIN(cmocka_unit_test(both_rounds_are_sums_over_all_ranks),
+                 cmocka_unit_test(rounds_have_the_bits_of_rank_order_on_any_hosts_if_they_must),
                  cmocka_unit_test(any_algorithm_that_is_asked_for_takes_both_rounds),
                  cmocka_unit_test(rounds_of_several_operations_do_not_get_mixed_up),
                  cmocka_unit_test(ranks_that_differ_are_told_and_lose_nothing),
