@@ -78,7 +78,7 @@ static void contribute(spr_request *rq, struct spr_direct *d)
 static void ask(spr_request *rq, struct spr_direct *d)
 {
     uint32_t size = (uint32_t)d->group.size, rank = (uint32_t)d->group.rank;
-    bool oldest = d->first && rq->comm->running.next == &rq->node;
+    bool oldest = rq->comm->running.next == &rq->node;
 
     if (!d->reduce && (!d->scatter || d->group.rank == d->root))
         return;

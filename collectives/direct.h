@@ -30,10 +30,9 @@ struct spr_direct {
     const char *send;
     char *recv;
     spr_op op;
-    int divisor;   /* of an average */
-    int root;      /* in the group */
-    uint32_t step; /* the number of its first message */
-    bool first;    /* nothing that was posted earlier in its request waits for messages */
+    int divisor;                  /* of an average */
+    int root;                     /* in the group */
+    uint32_t step;                /* the number of its first message */
     bool reduce, scatter, gather; /* scatter: broadcast's first step, from the root */
     bool own_alone;               /* recv has room for the own segment only */
     size_t segment, total;        /* elements; all segments but the last are equally long */

@@ -93,7 +93,6 @@ static spr_status start(spr_request *rq, bool reduce, bool scatter, bool gather_
                              .op = plan->op,
                              .divisor = rq->comm->size,
                              .root = plan->root,
-                             .first = true,
                              .reduce = reduce,
                              .scatter = scatter,
                              .gather = gather_results,

@@ -20,7 +20,8 @@
  *
  * Each stage is the direct algorithm, in a group. The vector is cut into slices, which go through
  * the stages one after the other: while one is between hosts, the next one is summed and the last
- * one handed out. Sums of a host lie in the result, where those of all will come.
+ * one handed out. Sums of a host lie in the result, where those of all will come. The two stages
+ * that let messages wait in the transport's memory have no link in common.
  */
 #include "collectives/direct.h"
 #include "collectives/reduce.h"
@@ -67,7 +68,6 @@ static void set_up(const spr_request *rq, struct spr_direct *d, int stage, size_
     d->op = rq->plan.op;
     d->divisor = rq->comm->size;
     d->step = (uint32_t)slice << SLICE_STEPS_LOG2;
-    d->first = true; /* stages that keep messages waiting have no link in common */
     d->reduce = stage != GATHER;
     d->gather = stage != SCATTER;
     d->group = stage == BETWEEN ? h->leaders : h->local;
