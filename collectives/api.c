@@ -168,10 +168,11 @@ static spr_status sparse_plan(struct spr_plan *plan, const spr_comm *comm, const
     if (op != SPR_SUM && op != SPR_AVG)
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm->rank,
                              "rank %d: sparse allreduce knows sum and avg only", comm->rank);
-    if (elements > (uint64_t)1 << 32 || send->count > elements)
+    if (elements > (uint64_t)1 << 32 || send->count > elements || send->count > UINT32_MAX)
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm->rank,
-                             "rank %d: %zu entries of %zu positions (at most 2^32)", comm->rank,
-                             send->count, elements);
+                             "rank %d: %zu entries (fewer than 2^32) of %zu positions (at most "
+                             "2^32)",
+                             comm->rank, send->count, elements);
     *plan = (struct spr_plan){.collective = SPR_C_SPARSE_ALLREDUCE,
                               .dtype = SPR_FP32,
                               .op = op,

@@ -60,7 +60,7 @@ _Bool spr_blocks_offsets(const struct spr_blocks *b, const uint32_t *index, size
     _Bool sorted = 1;
     uint32_t prev = 0;
 
-    if (k > b->elements)
+    if (k > b->elements || k > UINT32_MAX) /* offsets are u32 */
         return 0;
     memset(offsets, 0, (count + 1) * sizeof(*offsets));
     if (k == 0)

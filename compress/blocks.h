@@ -42,7 +42,8 @@ uint32_t spr_blocks_window_len(const struct spr_blocks *b, uint32_t owner, uint3
 uint64_t spr_blocks_global(const struct spr_blocks *b, uint32_t owner, uint64_t local);
 
 /* offsets[0..count]: offsets[i] = first list entry with index >= i * B. `index` sorted. One pass.
- * Returns false when the list is not sorted, has repeats, or an index is out of range. */
+ * Returns false when the list is not sorted, has repeats, an index is out of range, or there are
+ * 2^32 of them. */
 _Bool spr_blocks_offsets(const struct spr_blocks *b, const uint32_t *index, size_t k,
                          uint32_t *offsets);
 /* The blocks of window w of owner, one after the other: entries [*first, *end) of the list that has

@@ -22,7 +22,7 @@ typedef struct spr_sparse {
 /*
  * Sum over ranks of sparse vectors with `elements` positions (at most 2^32).
  *
- * send: this rank's list (read only; may be empty; each rank its own count).
+ * send: this rank's list (read only; may be empty; each rank its own count, below 2^32).
  * dense: NULL, or `elements` floats that receive the whole result (zeros included).
  * list: NULL, or a list whose arrays hold `capacity` entries and which receives the union, sorted;
  *       entries that cancel to exactly zero are kept. TOO_SMALL when the union does not fit (count

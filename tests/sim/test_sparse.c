@@ -370,6 +370,11 @@ static void unsorted_lists_are_refused(void **state)
             assert_int_equal(spr_isparse_allreduce(w.comms[0], &in, 8, dense, NULL, SPR_SUM,
                                                    &options, &w.requests[0]),
                              SPR_ERR_INVALID);
+            in.count = (size_t)1 << 32; /* none of which is looked at */
+            assert_int_equal(spr_isparse_allreduce(w.comms[0], &in, in.count, dense, NULL, SPR_SUM,
+                                                   &options, &w.requests[0]),
+                             SPR_ERR_INVALID);
+            assert_non_null(strstr(spr_last_error(NULL), "fewer than 2^32"));
         }
     world_destroy(&w);
 }

@@ -139,6 +139,15 @@ static void lists_that_are_not_sorted_unique_or_in_range_are_refused(void **stat
     assert_false(spr_blocks_offsets(&b, far_first, 2, offsets));
 }
 
+/* Which offsets, of 32 bits, could not tell from an empty one. The list is not looked at. */
+static void a_list_of_2_to_the_32_entries_is_refused(void **state)
+{
+    const struct spr_blocks b = {UINT64_C(1) << 32, 1, SPR_WINDOW_LOG2};
+
+    (void)state;
+    assert_false(spr_blocks_offsets(&b, NULL, (size_t)1 << 32, NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -146,6 +155,7 @@ int main(void)
         cmocka_unit_test(a_vector_of_2_to_the_32_positions_is_split_evenly),
         cmocka_unit_test(gathered_windows_hold_the_whole_list_in_order),
         cmocka_unit_test(lists_that_are_not_sorted_unique_or_in_range_are_refused),
+        cmocka_unit_test(a_list_of_2_to_the_32_entries_is_refused),
     };
 
     rng.seed = spr_rng_test_seed();
