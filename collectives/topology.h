@@ -19,9 +19,9 @@ struct spr_group {
     int size, rank;   /* how many; which of them this one is */
 };
 
-static inline int spr_group_rank(const struct spr_group *g, int i)
+static inline int spr_group_rank(const struct spr_group *group, int i)
 {
-    return g->ranks ? g->ranks[i] : i;
+    return group->ranks ? group->ranks[i] : i;
 }
 
 struct spr_topology {
