@@ -7,7 +7,7 @@
 #include "base/util.h"
 #include "tools/perf/buckets.h"
 
-enum { MAX_TRIALS = 32 };
+enum { MAX_TRIALS = 64 };
 
 /* The trials of one size and density, and what they share. */
 struct group {
