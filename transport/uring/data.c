@@ -65,6 +65,9 @@ static bool prepare_tx(struct uring_transport *t, struct uring_link *l)
     if (!sqe)
         return false;
     l->tx_msg = (struct msghdr){.msg_iov = l->tx_iov, .msg_iovlen = (size_t)n};
+    l->tx_bytes = 0;
+    for (int i = 0; i < n; i++)
+        l->tx_bytes += l->tx_iov[i].iov_len;
     io_uring_prep_sendmsg(sqe, l->tcp.fd, &l->tx_msg, (unsigned)flags);
     io_uring_sqe_set_data(sqe, &l->tx);
     l->tx.in_flight = true;
@@ -166,9 +169,14 @@ static int complete_rx(struct uring_transport *t, struct uring_link *l, int resu
         return 0;
     }
     if (result == 0) {
+        /* A reset is told once. Where a send that had got some of its bytes away was told, it
+         * returned their number, and what is left to see of the reset is an end of file. */
         if (spr_tcp_conn_mid_frame(&l->tcp.conn))
             uring_lose(t, l, SPR_ERR_LINK,
                        "connection closed by the peer in the middle of a frame");
+        else if (l->tx_short)
+            uring_lose(t, l, spr_tcp_errno_status(ECONNRESET),
+                       spr_tcp_errno_text(ECONNRESET, text, sizeof text));
         else
             uring_lose(t, l, SPR_ERR_RANK_LOST, "connection closed by the peer");
         return 0;
@@ -200,6 +208,7 @@ static int complete_tx(struct uring_transport *t, struct uring_link *l, int resu
             send_failed(l, -result);
         return 0;
     }
+    l->tx_short = (size_t)result < l->tx_bytes;
     done = spr_tcp_conn_sent(&l->tcp.conn, (size_t)result);
     if (done)
         l->zc_skip = false;

@@ -52,7 +52,9 @@ struct uring_link {
     bool ending; /* lost: tell when nothing is in flight any more */
     spr_status why;
     char text[200];
-    int tx_error; /* errno: sending failed; what the peer still said is read first */
+    int tx_error;    /* errno: sending failed; what the peer still said is read first */
+    size_t tx_bytes; /* of the send that was submitted last */
+    bool tx_short;   /* ... the kernel sent less, and says of the error nothing but that */
     char tx_text[80];
 
     /* Zero copy. */

@@ -77,6 +77,7 @@ bool uring_zc_prepare(struct uring_transport *t, struct uring_link *l)
     else
         io_uring_prep_send_zc(sqe, l->tcp.fd, data, left, MSG_NOSIGNAL | MSG_WAITALL, report);
     io_uring_sqe_set_data(sqe, &z->op);
+    l->tx_bytes = left;
     z->tx = l->zc_tx = c->tx_first;
     z->op.in_flight = l->tx.in_flight = true;
     t->tcp.base.params.counters->zerocopy_sends++;
