@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tools/sim/input.h"
 
-#include <stdlib.h>
-
+#include "base/mem.h"
 #include "base/util.h"
 #include "tools/matrix_layout.h"
 #include "tools/perf/data.h"
@@ -13,7 +12,7 @@ enum { BLOCK = 4096 };
 static size_t entries(const struct support *support, int rank, spr_sparse *list)
 {
     uint8_t mask[BLOCK];
-    float value[BLOCK];
+    float value[BLOCK] = {0};
     size_t n = 0;
 
     for (size_t first = 0; first < support->elements; first += BLOCK) {
@@ -34,8 +33,8 @@ static bool make_list(const struct support *support, int rank, spr_sparse *list)
 {
     size_t count = entries(support, rank, list);
 
-    list->index = calloc(count + 1, sizeof *list->index);
-    list->value = calloc(count + 1, sizeof *list->value);
+    list->index = spr_calloc(count + 1, sizeof *list->index);
+    list->value = spr_calloc(count + 1, sizeof *list->value);
     list->count = list->capacity = count;
     if (list->index == NULL || list->value == NULL)
         return false;
@@ -47,7 +46,7 @@ static bool make_rank(struct input *input, int rank)
 {
     size_t elements = input->support.elements;
 
-    input->vectors[rank] = calloc(elements, sizeof *input->vectors[rank]);
+    input->vectors[rank] = spr_calloc(elements, sizeof *input->vectors[rank]);
     if (input->vectors[rank] == NULL)
         return false;
     if (input->kind == KIND_SPARSE)
@@ -68,9 +67,9 @@ bool input_open(struct input *input, const struct options *options, enum kind ki
                                         .seed = options->seed}};
     if (!support_open(&input->support))
         return false;
-    input->lists = calloc((size_t)ranks, sizeof *input->lists);
-    input->vectors = calloc((size_t)ranks, sizeof *input->vectors);
-    input->codecs = calloc((size_t)ranks, sizeof *input->codecs);
+    input->lists = spr_calloc((size_t)ranks, sizeof *input->lists);
+    input->vectors = spr_calloc((size_t)ranks, sizeof *input->vectors);
+    input->codecs = spr_calloc((size_t)ranks, sizeof *input->codecs);
     bool done = input->lists != NULL && input->vectors != NULL && input->codecs != NULL;
     for (int r = 0; done && r < ranks; r++)
         done = make_rank(input, r);
@@ -94,17 +93,17 @@ void input_close(struct input *input)
 {
     for (int r = 0; r < input->ranks; r++) {
         if (input->lists != NULL) {
-            free(input->lists[r].index);
-            free(input->lists[r].value);
+            spr_free(input->lists[r].index);
+            spr_free(input->lists[r].value);
         }
         if (input->vectors != NULL)
-            free(input->vectors[r]);
+            spr_free(input->vectors[r]);
         if (input->codecs != NULL)
             spr_codec_destroy(input->codecs[r]);
     }
-    free(input->lists);
-    free(input->vectors);
-    free(input->codecs);
+    spr_free(input->lists);
+    spr_free(input->vectors);
+    spr_free(input->codecs);
     support_close(&input->support);
     *input = (struct input){0};
 }

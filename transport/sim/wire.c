@@ -58,9 +58,10 @@ static uint64_t take_in(struct spr_sim_inlet *in, uint64_t now, uint64_t begin, 
     past = ends_behind(in, now);
     if (in->count == in->capacity) {
         in->capacity = in->capacity ? 2 * in->capacity : 16;
-        in->busy = realloc(in->busy, in->capacity * sizeof *in->busy);
-        if (!in->busy)
+        struct spr_sim_busy *busy = realloc(in->busy, in->capacity * sizeof *busy);
+        if (!busy)
             abort();
+        in->busy = busy;
     }
     in->count -= past;
     memmove(in->busy, in->busy + past, in->count * sizeof *in->busy);
