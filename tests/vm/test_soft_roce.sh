@@ -20,9 +20,16 @@ check() {
 port=/sys/class/infiniband/rxe0/ports/1
 address_is_a_gid() { grep -qx '0000:0000:0000:0000:0000:ffff:0a09:0001' $port/gids/*; }
 write_bandwidth() {
-    ib_write_bw -d rxe0 -s 65536 -n 100 -F &
-    sleep 1
-    ib_write_bw -d rxe0 -s 65536 -n 100 -F 10.9.0.1 && wait $!
+    local server
+    timeout 100 ib_write_bw -d rxe0 -s 65536 -n 100 -F &
+    server=$!
+    # Until it listens.
+    for _ in {1..20}; do
+        sleep 1
+        timeout 60 ib_write_bw -d rxe0 -s 65536 -n 100 -F 10.9.0.1 && wait "$server" && return
+        kill -0 "$server" || return
+    done
+    return 1
 }
 
 check "the port is active" grep -q ACTIVE $port/state
