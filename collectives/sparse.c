@@ -184,6 +184,12 @@ static void keep_rest(spr_request *rq, const void *encoded, size_t bytes)
     }
 }
 
+/* Sums travel as values do, or as fp32. */
+static const struct spr_coding *union_coding(const spr_request *rq)
+{
+    return rq->plan.round_sums ? spr_sparse_coding(rq) : NULL;
+}
+
 /* Of the first chunk of an owner's union: no owner has more chunks than the first has windows, and
  * a few more are asked for before the last one is known. */
 static uint32_t union_step(const struct spr_sparse_state *s, int owner)
@@ -198,8 +204,7 @@ static bool send_union(spr_request *rq, bool last)
     struct spr_sparse_state *s = rq->state;
     struct spr_union_slot *slot = free_slot(rq);
     int size = rq->comm->size, rank = rq->comm->rank;
-    uint32_t first = s->union_writer.first_window, next;
-    bool is_last;
+    struct spr_chunk c;
     size_t bytes;
 
     assert(slot); /* merge() has looked */
@@ -213,7 +218,9 @@ static bool send_union(spr_request *rq, bool last)
                           slot->buffer, bytes, false);
     }
     s->union_chunks++;
-    if (spr_sparse_result(rq, rank, first, slot->buffer, bytes, &is_last, &next) != SPR_OK)
+    if (spr_sparse_check(rq, &c, slot->buffer, bytes, rank, (uint32_t)rank,
+                         s->union_writer.first_window, union_coding(rq)) != SPR_OK ||
+        spr_sparse_take(rq, &c, slot->buffer, bytes) != SPR_OK)
         return false;
     if (rq->plan.round_sums)
         keep_rest(rq, slot->buffer, bytes);
@@ -273,15 +280,24 @@ static void merge(spr_request *rq)
 /* Step 2: everybody's unions --------------------------------------------------------------------
  */
 
-/* What the next message of an owner's union says, for us and for those that we pass it on to. */
+/* What the next message of an owner's union says, for us and, once it is checked, for those that we
+ * pass it on to. */
 static bool take_union(spr_request *rq, int owner, struct spr_in *in)
 {
     struct spr_sparse_state *s = rq->state;
     struct spr_stream *u = &s->unions[owner];
-    bool held = spr_sparse_pass_on(rq, owner, u->taken, in, union_step(s, owner) + u->taken);
+    int from = spr_sparse_source(rq, owner, rq->comm->rank);
+    struct spr_chunk c;
+    bool held;
 
-    if (spr_sparse_result(rq, owner, u->window, in->recv.data, in->recv.bytes, &u->last,
-                          &u->window) != SPR_OK)
+    if (spr_sparse_check(rq, &c, in->recv.data, in->recv.bytes, from, (uint32_t)owner, u->window,
+                         union_coding(rq)) != SPR_OK)
+        return false;
+    held = spr_sparse_pass_on(rq, owner, u->taken, in, union_step(s, owner) + u->taken);
+    u->last = c.flags & SPR_CHUNK_LAST;
+    u->window += c.windows;
+    s->union_entries += c.count;
+    if (spr_sparse_take(rq, &c, in->recv.data, in->recv.bytes) != SPR_OK)
         return false;
     if (held)
         u->taken++;

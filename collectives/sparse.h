@@ -149,10 +149,8 @@ bool spr_sparse_passed_on(const spr_request *rq, int owner, uint32_t message);
 
 /* ---- sparse_result.c ---- */
 
-/* A chunk of an owner's union: write it into the dense result, keep it for the list. */
-spr_status spr_sparse_result(spr_request *rq, int owner, uint32_t first_window, const void *data,
-                             size_t bytes, bool *last, uint32_t *next_window);
-/* The same, of one that has been checked; visits its windows. */
+/* A chunk of an owner's union, checked: write it into the dense result, keep it for the list.
+ * Visits its windows. */
 spr_status spr_sparse_take(spr_request *rq, struct spr_chunk *c, const void *data, size_t bytes);
 /* All chunks are there: make the list. SPR_OK or TOO_SMALL. */
 spr_status spr_sparse_list(spr_request *rq);

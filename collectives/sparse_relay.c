@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * The way of a union between hosts: what an owner tells all enters each other host once. There a
- * relay takes it for itself and passes the same bytes on to its neighbours, as long as they stay in
- * the buffer that it was received into (topology.h says who relays whose union).
+ * relay checks it and passes the same bytes on to its neighbours, as long as they stay in the
+ * buffer that it was received into (topology.h says who relays whose union). So whoever gets a
+ * chunk that is wrong has it from the rank that is to blame.
  *
  * Bytes of the second step between hosts, per host of G ranks, U entries in the union, b bytes
  * each, N hosts: (N-1)/N U b, where every rank for itself receives G times that.

@@ -27,25 +27,6 @@ static spr_status keep(spr_request *rq, int owner, const void *data, size_t byte
     return SPR_OK;
 }
 
-spr_status spr_sparse_result(spr_request *rq, int owner, uint32_t first_window, const void *data,
-                             size_t bytes, bool *last, uint32_t *next_window)
-{
-    struct spr_sparse_state *s = rq->state;
-    const struct spr_coding *coding =
-        rq->plan.round_sums && rq->plan.vtype == SPR_V_CODED ? &s->coding : NULL;
-    struct spr_chunk c;
-    spr_status status =
-        spr_sparse_check(rq, &c, data, bytes, owner, (uint32_t)owner, first_window, coding);
-
-    if (status)
-        return status;
-    *last = c.flags & SPR_CHUNK_LAST;
-    *next_window = first_window + c.windows;
-    if (owner != rq->comm->rank)
-        s->union_entries += c.count;
-    return spr_sparse_take(rq, &c, data, bytes);
-}
-
 spr_status spr_sparse_take(spr_request *rq, struct spr_chunk *c, const void *data, size_t bytes)
 {
     if (rq->plan.dense)

@@ -218,6 +218,33 @@ static void what_a_relay_passes_on_is_refused_by_all(void **state)
     }
 }
 
+/* The liar shares a host with rank 0, and passes on what it says the union of rank 2 is. */
+static void a_relay_is_blamed_for_what_it_passes_on(void **state)
+{
+    struct spr_chunk_header chunk = {.format = SPR_CHUNK_U16};
+    uint32_t step = UINT32_MAX;
+    struct spr_frame grant;
+    struct scene s;
+
+    (void)state;
+    begin_with(&s, 4);
+    world_share_hosts(&s.world, (int[]){0, 1, 1, 0});
+    for (int r = 0; r < 3; r++)
+        post_sparse_of(&s, r, "hierarchical");
+    grant = first_grant(&s);
+    for (size_t i = 0; i < s.liar.heard_count; i++) /* the liar's own has a higher one */
+        if (s.liar.heard[i].type == SPR_FRAME_GRANT && s.liar.heard[i].step >= UNION_STEP &&
+            s.liar.heard[i].step < step)
+            step = s.liar.heard[i].step;
+    answer(&s, &grant, step, &chunk, sizeof chunk);
+    assert_true(world_run(&s.world, LIMIT_NS));
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(s.world.results[r], SPR_ERR_PROTO);
+        assert_non_null(strstr(spr_last_error(s.world.comms[r]), "rank 3"));
+    }
+    end(&s);
+}
+
 /* All windows of rank 0's part, without entries, and the last chunk of the stream. */
 static size_t empty_stream(struct scene *s, void *chunk)
 {
@@ -462,6 +489,7 @@ int main(void)
         cmocka_unit_test(a_chunk_without_windows_is_refused),
         cmocka_unit_test(random_chunks_are_refused),
         cmocka_unit_test(what_a_relay_passes_on_is_refused_by_all),
+        cmocka_unit_test(a_relay_is_blamed_for_what_it_passes_on),
         cmocka_unit_test(data_behind_the_last_chunk_is_refused),
         cmocka_unit_test(an_abort_without_a_failure_is_refused),
         cmocka_unit_test(a_flood_ends_with_an_error_in_bounded_memory),
