@@ -77,3 +77,12 @@ const char *spr_algorithm_name(const char *collective, int i)
             return table[k]->name;
     return NULL;
 }
+
+int spr_algorithm_is_canonical(const char *collective, const char *name)
+{
+    for (size_t k = 0; k < SPR_ARRAY_LEN(table); k++)
+        if (!strcmp(spr_collective_names[table[k]->collective], collective) &&
+            !strcmp(table[k]->name, name))
+            return !table[k]->reorders;
+    return 0;
+}

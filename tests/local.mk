@@ -59,6 +59,7 @@ bootstrap_ranks = tests/multi/bootstrap_ranks.c tests/multi/bootstrap_ranks.h
 job = tests/multi/job.c tests/multi/job.h
 reference = tests/reference.c tests/reference.h
 sim_world = tests/sim/world.c tests/sim/world.h
+vectors = tests/sim/vectors.h $(reference) $(sim_world)
 tcp_nodes = tests/multi/tcp_node.c tests/multi/tcp_node.h tests/multi/tcp_world.c tests/multi/tcp_world.h
 
 # Start-up: the handshake, the secret, launchers, ranks that meet.
@@ -97,8 +98,11 @@ EXTRA_DIST += tests/golden/bits_per_index.csv tests/unit/codec_ranks.h tests/uni
 	tests/unit/simd.h tests/unit/value_cases.h
 
 # Over simulated links.
+test_programs += tests/sim/test_allreduce
+tests_sim_test_allreduce_SOURCES = tests/sim/test_allreduce.c $(vectors)
+tests_sim_test_allreduce_LDADD = transport/libspr-sim.la $(LDADD) -lm
 test_programs += tests/sim/test_collectives
-tests_sim_test_collectives_SOURCES = tests/sim/test_collectives.c $(reference) $(sim_world)
+tests_sim_test_collectives_SOURCES = tests/sim/test_collectives.c $(vectors)
 tests_sim_test_collectives_LDADD = transport/libspr-sim.la $(LDADD) -lm
 test_programs += tests/sim/test_network
 tests_sim_test_network_LDADD = transport/libspr-sim.la $(LDADD)
@@ -115,8 +119,11 @@ test_programs += tests/sim/test_positions
 tests_sim_test_positions_SOURCES = tests/sim/codec_world.h tests/sim/test_positions.c $(sim_world)
 tests_sim_test_positions_LDADD = transport/libspr-sim.la $(LDADD) -lm
 test_programs += tests/sim/test_sparse
-tests_sim_test_sparse_SOURCES = tests/sim/test_sparse.c $(reference) $(sim_world)
+tests_sim_test_sparse_SOURCES = tests/sim/test_sparse.c $(vectors)
 tests_sim_test_sparse_LDADD = transport/libspr-sim.la $(LDADD) -lm
+test_programs += tests/sim/test_sparse_choice
+tests_sim_test_sparse_choice_SOURCES = tests/sim/test_sparse_choice.c $(vectors)
+tests_sim_test_sparse_choice_LDADD = transport/libspr-sim.la $(LDADD) -lm
 test_programs += tests/sim/test_sums
 tests_sim_test_sums_SOURCES = tests/sim/codec_world.h tests/sim/test_sums.c $(sim_world)
 tests_sim_test_sums_LDADD = transport/libspr-sim.la $(LDADD) -lm

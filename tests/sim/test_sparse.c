@@ -4,44 +4,8 @@
  * reference, where they add in rank order against the bits of a dense allreduce, and what they
  * send against what they say it is.
  */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "base/rng.h"
-#include "collectives/comm.h"
-#include "tests/reference.h"
-#include "tests/sim/world.h"
+#include "tests/sim/vectors.h"
 #include "transport/frame.h"
-
-#define LIMIT_NS 3600000000000ull
-
-static uint64_t seed;
-
-static int most_ranks(void) { return reference_small_scale() ? 3 : 9; }
-
-static void make(struct world *w, int ranks, double bandwidth)
-{
-    struct spr_sim_options options = {.ranks = ranks,
-                                      .seed = seed,
-                                      .latency_s = 10e-6,
-                                      .jitter_s = 50e-6,
-                                      .bandwidth = bandwidth};
-    world_create(w, &options);
-}
-
-static void run_ok(struct world *w)
-{
-    assert_true(world_run(w, LIMIT_NS));
-    for (int r = 0; r < w->ranks; r++)
-        if (w->results[r] != SPR_OK)
-            fail_msg("rank %d: %s", r, spr_last_error(w->comms[r]));
-}
 
 /* A job: each rank's list, as a vector too, and what it gets. */
 struct sums {
@@ -64,7 +28,7 @@ static void allocate(struct sums *s)
     }
 }
 
-static void drop(struct sums *s)
+static void free_sums(struct sums *s)
 {
     for (int r = 0; r < s->world.ranks; r++) {
         free(s->list[r].index);
@@ -115,13 +79,6 @@ static void run_sparse(struct sums *s)
     run_ok(&s->world);
 }
 
-/* Owners, or all ranks, add in rank order. */
-static bool is_canonical(const char *algorithm)
-{
-    return !strcmp(algorithm, "direct") || !strcmp(algorithm, "allgather") ||
-           !strcmp(algorithm, "hierarchical");
-}
-
 /* Near enough to a sum in fp64. */
 static void check_values(const struct sums *s)
 {
@@ -163,6 +120,7 @@ static void check_list(const struct sums *s, int rank)
 static void check_sparse(struct sums *s, double density)
 {
     spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    bool canonical = spr_algorithm_is_canonical("sparse_allreduce", s->algorithm);
     int ranks = s->world.ranks;
 
     options.algorithm = "direct";
@@ -174,13 +132,13 @@ static void check_sparse(struct sums *s, double density)
                        &s->world.requests[r]);
     run_ok(&s->world);
     for (int r = 0; r < ranks; r++)
-        if (memcmp(s->dense[r], is_canonical(s->algorithm) ? s->want[r] : s->dense[0], s->n * 4))
+        if (memcmp(s->dense[r], canonical ? s->want[r] : s->dense[0], s->n * 4))
             fail_msg("%s P=%d n=%zu density %g: other bits on rank %d", s->algorithm, ranks, s->n,
                      density, r);
     check_values(s);
     for (int r = 0; r < ranks; r++)
         check_list(s, r);
-    drop(s);
+    free_sums(s);
 }
 
 static void all_algorithms_are_right_and_canonical_ones_equal_dense_bit_for_bit(void **state)
@@ -379,146 +337,6 @@ static void unsorted_lists_are_refused(void **state)
     world_destroy(&w);
 }
 
-/* Which ones there are for a codec --------------------------------------------------------------
- */
-
-/* Frames of one step, by all ranks. */
-static uint64_t frames_of(struct world *w, const char *spec, size_t elements, const char *algorithm)
-{
-    spr_layout layout = {1, "w", 0, elements, 1};
-    spr_call_options options = SPR_CALL_OPTIONS_INIT;
-    static float gradient[4][100000];
-    spr_codec *codec[4];
-    uint64_t frames = 0;
-
-    options.algorithm = algorithm;
-    for (int r = 0; r < 4; r++) {
-        for (size_t i = 0; i < elements; i++)
-            gradient[r][i] = (float)(i % 97);
-        assert_int_equal(spr_codec_create(spec, &layout, 1, &codec[r]), SPR_OK);
-    }
-    for (int sign = -1; sign <= 1; sign += 2) {
-        for (int from = 0; from < 4; from++)
-            for (int to = 0; to < 4; to++)
-                frames += (uint64_t)sign * spr_sim_sent_frames(w->sim, from, to);
-        for (int r = 0; r < 4 && sign < 0; r++)
-            assert_int_equal(spr_icompressed_allreduce(w->comms[r], codec[r], gradient[r], SPR_SUM,
-                                                       &options, &w->requests[r]),
-                             SPR_OK);
-        if (sign < 0)
-            run_ok(w);
-    }
-    for (int r = 0; r < 4; r++)
-        spr_codec_destroy(codec[r]);
-    return frames;
-}
-
-/* 3 x 6 x 10,000 bytes are, ten times that are not, and coded values need owners. */
-static void short_lists_are_sent_to_all(void **state)
-{
-    struct world w;
-
-    (void)state;
-    make(&w, 4, 0);
-    assert_int_equal(frames_of(&w, "topk:ratio=10%", 100000, NULL),
-                     frames_of(&w, "topk:ratio=10%", 100000, "allgather"));
-    assert_int_equal(frames_of(&w, "topk:ratio=90%", 100000, NULL),
-                     frames_of(&w, "topk:ratio=90%", 100000, "direct"));
-    assert_int_equal(frames_of(&w, "topk:ratio=10%+int8", 100000, NULL),
-                     frames_of(&w, "topk:ratio=10%+int8", 100000, "direct"));
-    assert_true(frames_of(&w, "topk:ratio=10%", 100000, "allgather") <
-                frames_of(&w, "topk:ratio=10%", 100000, "direct"));
-    world_destroy(&w);
-}
-
-/* Those of the dense allreduce that sum no halves. */
-static void halves_are_refused_before_the_codec_has_begun(void **state)
-{
-    static const char *const specs[] = {"fp16", "bf16"};
-    spr_layout layout = {1, "w", 0, 1000, 1};
-    static float gradient[1000];
-    struct world w;
-    int refused = 0;
-
-    (void)state;
-    make(&w, 2, 0);
-    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-        spr_call_options options = SPR_CALL_OPTIONS_INIT;
-        for (int a = 0; (options.algorithm = spr_algorithm_name("allreduce", a)) != NULL; a++) {
-            spr_codec *codec[2];
-            spr_status status = SPR_OK;
-            for (int r = 0; r < 2; r++) {
-                for (int k = 0; k < 1000; k++)
-                    gradient[k] = 1 + (float)k * 0x1p-20f;
-                assert_int_equal(spr_codec_create(specs[i], &layout, 1, &codec[r]), SPR_OK);
-                status = spr_icompressed_allreduce(w.comms[r], codec[r], gradient, SPR_SUM,
-                                                   &options, &w.requests[r]);
-                if (status == SPR_OK)
-                    continue;
-                assert_int_equal(status, SPR_ERR_INVALID);
-                for (int k = 0; k < 1000; k++)
-                    assert_true(spr_codec_residual(codec[r])[k] == 0);
-                refused++;
-            }
-            if (status == SPR_OK)
-                run_ok(&w);
-            spr_codec_destroy(codec[0]);
-            spr_codec_destroy(codec[1]);
-        }
-    }
-    assert_true(refused > 0);
-    world_destroy(&w);
-}
-
-static void what_an_algorithm_cannot_do_is_refused_before_the_codec_has_begun(void **state)
-{
-    static const struct {
-        const char *spec;
-        bool gather, plain; /* for allgather; for those that take not everything */
-    } cases[] = {
-        {"topk:ratio=10%", true, true},
-        {"topk:ratio=10%+fp16", true, false},
-        {"topk:ratio=10%+bf16", true, false},
-        {"topk:ratio=10%+int8", false, false},
-        {"topk:ratio=10%,union=bounded", false, false},
-        {"int8", false, false},
-    };
-    spr_layout layout = {1, "w", 0, 1000, 1};
-    static float gradient[1000];
-    struct world w;
-
-    (void)state;
-    make(&w, 2, 0);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const char *name;
-        for (int a = 0; (name = spr_algorithm_name("sparse_allreduce", a)) != NULL; a++) {
-            bool able = !strcmp(name, "direct") || !strcmp(name, "hierarchical") ||
-                        (!strcmp(name, "allgather") ? cases[i].gather : cases[i].plain);
-            spr_call_options options = SPR_CALL_OPTIONS_INIT;
-            spr_codec *codec[2];
-            options.algorithm = name;
-            for (int r = 0; r < 2; r++) {
-                spr_status status;
-                for (int k = 0; k < 1000; k++)
-                    gradient[k] = (float)(k % 97) - 40;
-                assert_int_equal(spr_codec_create(cases[i].spec, &layout, 1, &codec[r]), SPR_OK);
-                status = spr_icompressed_allreduce(w.comms[r], codec[r], gradient, SPR_SUM,
-                                                   &options, &w.requests[r]);
-                assert_int_equal(status, able ? SPR_OK : SPR_ERR_INVALID);
-                if (!able) {
-                    assert_non_null(strstr(spr_last_error(NULL), "direct"));
-                    assert_true(spr_codec_residual(codec[r])[0] == 0);
-                }
-            }
-            if (able)
-                run_ok(&w);
-            spr_codec_destroy(codec[0]);
-            spr_codec_destroy(codec[1]);
-        }
-    }
-    world_destroy(&w);
-}
-
 /* Cost ---------------------------------------------------------------------------------------- */
 
 enum { COST_RANKS = 8, COST_K = 24000, COST_N = 6000000 };
@@ -541,7 +359,7 @@ static double pairs_sent(const char *algorithm, bool disjoint)
         uint64_t bytes = c->sent_bytes - c->sent_frames * SPR_FRAME_BYTES;
         most = bytes > most ? bytes : most;
     }
-    drop(&s);
+    free_sums(&s);
     world_destroy(&s.world);
     return (double)most / 6 / COST_K;
 }
@@ -569,23 +387,11 @@ static void each_sends_what_it_says(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_algorithms_are_right_and_canonical_ones_equal_dense_bit_for_bit),
-        cmocka_unit_test(long_streams_of_full_chunks_come_to_an_end),
-        cmocka_unit_test(many_ranks_of_any_number_agree),
-        cmocka_unit_test(a_union_enters_each_host_once),
-        cmocka_unit_test(phases_of_sums_in_flight_are_told_apart),
-        cmocka_unit_test(a_short_list_is_reported_with_the_size_needed),
-        cmocka_unit_test(unsorted_lists_are_refused),
-        cmocka_unit_test(short_lists_are_sent_to_all),
-        cmocka_unit_test(halves_are_refused_before_the_codec_has_begun),
-        cmocka_unit_test(what_an_algorithm_cannot_do_is_refused_before_the_codec_has_begun),
-        cmocka_unit_test(each_sends_what_it_says),
-    };
-
-    seed = spr_rng_test_seed();
-    printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+VECTORS_MAIN(cmocka_unit_test(all_algorithms_are_right_and_canonical_ones_equal_dense_bit_for_bit),
+             cmocka_unit_test(long_streams_of_full_chunks_come_to_an_end),
+             cmocka_unit_test(many_ranks_of_any_number_agree),
+             cmocka_unit_test(a_union_enters_each_host_once),
+             cmocka_unit_test(phases_of_sums_in_flight_are_told_apart),
+             cmocka_unit_test(a_short_list_is_reported_with_the_size_needed),
+             cmocka_unit_test(unsorted_lists_are_refused),
+             cmocka_unit_test(each_sends_what_it_says))

@@ -47,7 +47,8 @@ static size_t find(const spr_sparse *list, size_t position)
  */
 static double bound_of(const struct trial *trial)
 {
-    bool reorders = !strcmp(trial->algorithm, "doubling") || !strcmp(trial->algorithm, "ring");
+    bool reorders = strcmp(trial->algorithm, "auto") != 0 &&
+                    !spr_algorithm_is_canonical("sparse_allreduce", trial->algorithm);
 
     return reorders ? 2.0 * trial->job->size * (double)FLT_EPSILON / 2 : 0;
 }

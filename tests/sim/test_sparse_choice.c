@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Which algorithms of the sparse allreduce there are: for a codec, and by what order they add in.
+ */
+#include "tests/sim/vectors.h"
+
+/* Frames of one step, by all ranks. */
+static uint64_t frames_of(struct world *w, const char *spec, size_t elements, const char *algorithm)
+{
+    spr_layout layout = {1, "w", 0, elements, 1};
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    static float gradient[4][100000];
+    spr_codec *codec[4];
+    uint64_t frames = 0;
+
+    options.algorithm = algorithm;
+    for (int r = 0; r < 4; r++) {
+        for (size_t i = 0; i < elements; i++)
+            gradient[r][i] = (float)(i % 97);
+        assert_int_equal(spr_codec_create(spec, &layout, 1, &codec[r]), SPR_OK);
+    }
+    for (int sign = -1; sign <= 1; sign += 2) {
+        for (int from = 0; from < 4; from++)
+            for (int to = 0; to < 4; to++)
+                frames += (uint64_t)sign * spr_sim_sent_frames(w->sim, from, to);
+        for (int r = 0; r < 4 && sign < 0; r++)
+            assert_int_equal(spr_icompressed_allreduce(w->comms[r], codec[r], gradient[r], SPR_SUM,
+                                                       &options, &w->requests[r]),
+                             SPR_OK);
+        if (sign < 0)
+            run_ok(w);
+    }
+    for (int r = 0; r < 4; r++)
+        spr_codec_destroy(codec[r]);
+    return frames;
+}
+
+/* 3 x 6 x 10,000 bytes are, ten times that are not, and coded values need owners. */
+static void short_lists_are_sent_to_all(void **state)
+{
+    struct world w;
+
+    (void)state;
+    make(&w, 4, 0);
+    assert_int_equal(frames_of(&w, "topk:ratio=10%", 100000, NULL),
+                     frames_of(&w, "topk:ratio=10%", 100000, "allgather"));
+    assert_int_equal(frames_of(&w, "topk:ratio=90%", 100000, NULL),
+                     frames_of(&w, "topk:ratio=90%", 100000, "direct"));
+    assert_int_equal(frames_of(&w, "topk:ratio=10%+int8", 100000, NULL),
+                     frames_of(&w, "topk:ratio=10%+int8", 100000, "direct"));
+    assert_true(frames_of(&w, "topk:ratio=10%", 100000, "allgather") <
+                frames_of(&w, "topk:ratio=10%", 100000, "direct"));
+    world_destroy(&w);
+}
+
+/* Those of the dense allreduce that sum no halves. */
+static void halves_are_refused_before_the_codec_has_begun(void **state)
+{
+    static const char *const specs[] = {"fp16", "bf16"};
+    spr_layout layout = {1, "w", 0, 1000, 1};
+    static float gradient[1000];
+    struct world w;
+    int refused = 0;
+
+    (void)state;
+    make(&w, 2, 0);
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        spr_call_options options = SPR_CALL_OPTIONS_INIT;
+        for (int a = 0; (options.algorithm = spr_algorithm_name("allreduce", a)) != NULL; a++) {
+            spr_codec *codec[2];
+            spr_status status = SPR_OK;
+            for (int r = 0; r < 2; r++) {
+                for (int k = 0; k < 1000; k++)
+                    gradient[k] = 1 + (float)k * 0x1p-20f;
+                assert_int_equal(spr_codec_create(specs[i], &layout, 1, &codec[r]), SPR_OK);
+                status = spr_icompressed_allreduce(w.comms[r], codec[r], gradient, SPR_SUM,
+                                                   &options, &w.requests[r]);
+                if (status == SPR_OK)
+                    continue;
+                assert_int_equal(status, SPR_ERR_INVALID);
+                for (int k = 0; k < 1000; k++)
+                    assert_true(spr_codec_residual(codec[r])[k] == 0);
+                refused++;
+            }
+            if (status == SPR_OK)
+                run_ok(&w);
+            spr_codec_destroy(codec[0]);
+            spr_codec_destroy(codec[1]);
+        }
+    }
+    assert_true(refused > 0);
+    world_destroy(&w);
+}
+
+static void what_an_algorithm_cannot_do_is_refused_before_the_codec_has_begun(void **state)
+{
+    static const struct {
+        const char *spec;
+        bool gather, plain; /* for allgather; for those that take not everything */
+    } cases[] = {
+        {"topk:ratio=10%", true, true},
+        {"topk:ratio=10%+fp16", true, false},
+        {"topk:ratio=10%+bf16", true, false},
+        {"topk:ratio=10%+int8", false, false},
+        {"topk:ratio=10%,union=bounded", false, false},
+        {"int8", false, false},
+    };
+    spr_layout layout = {1, "w", 0, 1000, 1};
+    static float gradient[1000];
+    struct world w;
+
+    (void)state;
+    make(&w, 2, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *name;
+        for (int a = 0; (name = spr_algorithm_name("sparse_allreduce", a)) != NULL; a++) {
+            bool able = !strcmp(name, "direct") || !strcmp(name, "hierarchical") ||
+                        (!strcmp(name, "allgather") ? cases[i].gather : cases[i].plain);
+            spr_call_options options = SPR_CALL_OPTIONS_INIT;
+            spr_codec *codec[2];
+            options.algorithm = name;
+            for (int r = 0; r < 2; r++) {
+                spr_status status;
+                for (int k = 0; k < 1000; k++)
+                    gradient[k] = (float)(k % 97) - 40;
+                assert_int_equal(spr_codec_create(cases[i].spec, &layout, 1, &codec[r]), SPR_OK);
+                status = spr_icompressed_allreduce(w.comms[r], codec[r], gradient, SPR_SUM,
+                                                   &options, &w.requests[r]);
+                assert_int_equal(status, able ? SPR_OK : SPR_ERR_INVALID);
+                if (!able) {
+                    assert_non_null(strstr(spr_last_error(NULL), "direct"));
+                    assert_true(spr_codec_residual(codec[r])[0] == 0);
+                }
+            }
+            if (able)
+                run_ok(&w);
+            spr_codec_destroy(codec[0]);
+            spr_codec_destroy(codec[1]);
+        }
+    }
+    world_destroy(&w);
+}
+
+static void names_tell_in_what_order_they_add(void **state)
+{
+    static const char *const canonical[] = {"direct", "hierarchical", "allgather"},
+                             *const others[] = {"doubling", "ring", "no-such-one"};
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(canonical); i++)
+        assert_true(spr_algorithm_is_canonical("sparse_allreduce", canonical[i]));
+    for (size_t i = 0; i < SPR_ARRAY_LEN(others); i++)
+        assert_false(spr_algorithm_is_canonical("sparse_allreduce", others[i]));
+    assert_true(spr_algorithm_is_canonical("allreduce", "direct"));
+    assert_false(spr_algorithm_is_canonical("allreduce", "ring"));
+}
+
+VECTORS_MAIN(cmocka_unit_test(short_lists_are_sent_to_all),
+             cmocka_unit_test(halves_are_refused_before_the_codec_has_begun),
+             cmocka_unit_test(what_an_algorithm_cannot_do_is_refused_before_the_codec_has_begun),
+             cmocka_unit_test(names_tell_in_what_order_they_add))
