@@ -159,8 +159,11 @@ spr_status spr_sendrecv(spr_comm *comm, const void *send, void *recv, size_t cou
 /* Sparse --------------------------------------------------------------------------------------- */
 
 static spr_status sparse_plan(struct spr_plan *plan, const spr_comm *comm, const spr_sparse *send,
-                              size_t elements, float *dense, spr_sparse *list, spr_op op)
+                              size_t elements, float *dense, spr_sparse *list, spr_op op,
+                              const spr_call_options *options)
 {
+    size_t most = options ? options->most_entries : 0;
+
     if (!comm || !send || (send->count && (!send->index || !send->value)) ||
         (list && list->capacity && (!list->index || !list->value)))
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
@@ -173,9 +176,14 @@ static spr_status sparse_plan(struct spr_plan *plan, const spr_comm *comm, const
                              "rank %d: %zu entries (fewer than 2^32) of %zu positions (at most "
                              "2^32)",
                              comm->rank, send->count, elements);
+    if (most > 0 && send->count > most)
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm->rank,
+                             "rank %d: a list of %zu entries, where most_entries is %zu",
+                             comm->rank, send->count, most);
     *plan = (struct spr_plan){.collective = SPR_C_SPARSE_ALLREDUCE,
                               .dtype = SPR_FP32,
                               .op = op,
+                              .most_entries = spr_min_size(most, elements),
                               .count = elements,
                               .index = send->index,
                               .value = send->value,
@@ -189,17 +197,42 @@ spr_status spr_isparse_allreduce(spr_comm *comm, const spr_sparse *send, size_t 
                                  float *dense, spr_sparse *list, spr_op op,
                                  const spr_call_options *options, spr_request **request)
 {
-    POST(sparse_plan(&plan, comm, send, elements, dense, list, op));
+    POST(sparse_plan(&plan, comm, send, elements, dense, list, op, options));
 }
 
 spr_status spr_sparse_allreduce(spr_comm *comm, const spr_sparse *send, size_t elements,
                                 float *dense, spr_sparse *list, spr_op op,
                                 const spr_call_options *options)
 {
-    RUN(sparse_plan(&plan, comm, send, elements, dense, list, op));
+    RUN(sparse_plan(&plan, comm, send, elements, dense, list, op, options));
 }
 
 /* Compressed ----------------------------------------------------------------------------------- */
+
+/* What the choice of an algorithm may rely on, the same on all ranks, besides what is sent. */
+static void recall(struct spr_plan *plan, const spr_comm *comm, spr_codec *codec)
+{
+    const struct spr_codec_history *history = spr_codec_history(codec);
+
+    plan->most_entries = spr_codec_most_entries(codec);
+    plan->codec_hash = spr_codec_hash(codec);
+    if (history->era != comm->era)
+        return;
+    plan->last_union = history->union_entries;
+    plan->last_algorithm = history->algorithm;
+}
+
+void spr_plan_of_codec(struct spr_plan *plan, const spr_comm *comm, spr_codec *codec)
+{
+    bool dense = spr_codec_is_dense(codec);
+
+    plan->collective = dense ? SPR_C_ALLREDUCE : SPR_C_SPARSE_ALLREDUCE;
+    plan->count = spr_codec_vector(codec);
+    plan->vtype = spr_codec_vtype(codec);
+    plan->dtype = dense ? spr_halves_dtype(plan->vtype) : SPR_FP32;
+    plan->bound_union = comm->size > 1 && spr_codec_bounds_union(codec);
+    recall(plan, comm, codec);
+}
 
 static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_codec *codec,
                                   float *gradient, spr_op op, const spr_call_options *options)
@@ -214,13 +247,9 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
                              "invalid argument of the compressed allreduce");
     /* Nothing may go wrong for the caller's fault once the codec has taken the gradient. */
-    dense = spr_codec_is_dense(codec);
-    plan->collective = dense ? SPR_C_ALLREDUCE : SPR_C_SPARSE_ALLREDUCE;
-    plan->count = vector = spr_codec_vector(codec);
-    plan->vtype = spr_codec_vtype(codec);
-    plan->dtype = dense ? spr_halves_dtype(plan->vtype) : SPR_FP32;
-    plan->bound_union = comm->size > 1 && spr_codec_bounds_union(codec);
-    plan->most_entries = spr_codec_most_entries(codec);
+    spr_plan_of_codec(plan, comm, codec);
+    dense = plan->collective == SPR_C_ALLREDUCE;
+    vector = plan->count;
     if (!spr_algorithm_select(comm, plan, options ? options->algorithm : NULL, spr_thread_error()))
         return spr_thread_error()->status;
     plan->count = spr_codec_elements(codec);
@@ -242,15 +271,14 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
                               .index = step.dense ? NULL : step.index,
                               .value = step.dense ? step.vector : step.value,
                               .entries = step.dense ? 0 : step.count,
-                              .most_entries = spr_codec_most_entries(codec),
                               .dense = step.sum ? step.sum : gradient,
                               .vtype = step.vtype,
                               .coding = step.coding,
                               .rest = step.rest,
                               .round_sums = step.round_sums,
                               .bound_union = step.bound_union,
-                              .codec_hash = spr_codec_hash(codec),
                               .codec_step = step.sum ? step.number : 0};
+    recall(plan, comm, codec);
     return SPR_OK;
 }
 

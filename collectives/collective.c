@@ -25,7 +25,7 @@ void spr_collective_describe(const spr_request *rq, struct spr_descriptor *d)
     const struct spr_plan *p = &rq->plan;
 
     memset(d, 0, sizeof *d);
-    d->collective = (uint32_t)p->collective;
+    d->collective = (uint32_t)rq->posted.collective;
     d->dtype = (uint32_t)p->dtype;
     d->op = (uint32_t)p->op;
     d->vtype = (uint32_t)p->vtype;
@@ -70,6 +70,20 @@ static void request_put(spr_request *rq)
     spr_list_push_front(&rq->comm->spare, &rq->node);
 }
 
+/* All ranks have this step, or there will be another era: the choice of the next one may rely on
+ * it.
+ */
+static void remember(const spr_request *rq)
+{
+    struct spr_codec_history *history = spr_codec_history(rq->codec);
+
+    if (history->era != rq->comm->era)
+        *history = (struct spr_codec_history){.era = rq->comm->era};
+    history->algorithm = rq->posted.algorithm;
+    if (rq->union_entries)
+        history->union_entries = rq->union_entries;
+}
+
 static void end_step(spr_request *rq, spr_status status)
 {
     if (!rq->codec)
@@ -79,6 +93,7 @@ static void end_step(spr_request *rq, spr_status status)
             spr_codec_take_back(rq->codec, rq->plan.dense);
         spr_codec_commit(rq->codec);
         spr_outcome_committed(rq->comm, rq->codec, rq->operation);
+        remember(rq);
     } else {
         spr_codec_abort(rq->codec);
     }
@@ -238,6 +253,7 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
     if (status)
         goto undo;
     rq->operation = comm->next_operation;
+    rq->posted.collective = plan->collective;
     rq->posted.algorithm = rq->algorithm->name;
     rq->posted.count = rq->plan.count;
     fill_options(rq, options);

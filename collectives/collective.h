@@ -43,6 +43,8 @@ struct spr_plan {
     const float *value;
     size_t entries;
     size_t most_entries; /* of any rank; 0: that is not known */
+    size_t last_union;   /* entries in the union of the codec's last step here; 0: not known */
+    const char *last_algorithm; /* ... and its algorithm; NULL: none */
     float *dense;
     spr_sparse *list;
     enum spr_vtype vtype;            /* of the values on their way to the owner */
@@ -66,8 +68,12 @@ struct spr_algorithm {
     bool (*advance)(spr_request *rq);
     /* At the end, with success or not, when all messages have come back: give memory back. */
     void (*cleanup)(spr_request *rq);
+    /* Seconds, by the communicator's model; NULL: there is no formula. */
+    double (*predict)(const struct spr_estimate *e);
     /* Not canonical: it adds in an order that depends on more than inputs and world. */
     bool reorders;
+    /* Its sums are those of another one, which is chosen when it starts. */
+    bool delegates;
 };
 
 /* Chosen by name or, for NULL or "auto", by size. NULL: no such algorithm, *error says which exist.
@@ -75,6 +81,17 @@ struct spr_algorithm {
 const struct spr_algorithm *spr_algorithm_select(const struct spr_comm *comm,
                                                  const struct spr_plan *plan, const char *name,
                                                  struct spr_error *error);
+
+/* What the choice is made from: algorithms that can be taken for this plan, in the order of the
+ * table, with their seconds by the model, or NAN. Returns how many. */
+#define SPR_CANDIDATES 16
+struct spr_candidate {
+    const struct spr_algorithm *algorithm;
+    double seconds;
+    bool chosen; /* "auto" takes it */
+};
+size_t spr_algorithm_candidates(const struct spr_comm *comm, const struct spr_plan *plan,
+                                struct spr_candidate *candidates);
 
 struct spr_request {
     struct spr_list node;       /* comm->running */
@@ -85,9 +102,11 @@ struct spr_request {
     void *state;
     uint32_t round;
     struct { /* ... and what the operation was posted as */
+        enum spr_collective collective;
         const char *algorithm;
         size_t count;
     } posted;
+    size_t union_entries; /* of a sparse result; 0: not known */
     struct spr_arena arena;
     uint32_t operation;
     uint64_t descriptor;
@@ -140,6 +159,8 @@ void spr_comm_buffer_put(spr_comm *comm, char *buffer);
 /* What a caller may get wrong in any call. Without the lock. */
 spr_status spr_collective_check(const spr_comm *comm, const spr_call_options *options,
                                 spr_request **out);
+/* What a codec's next step is, as far as it is known before it begins. */
+void spr_plan_of_codec(struct spr_plan *plan, const spr_comm *comm, spr_codec *codec);
 /* Make a request and start it. *rq is owned by the caller (public API). `soon`: the caller is about
  * to wait, so the library's thread need not be woken. */
 spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
@@ -173,6 +194,7 @@ extern const struct spr_algorithm spr_broadcast_direct, spr_broadcast_flat, spr_
 extern const struct spr_algorithm spr_barrier_dissemination;
 extern const struct spr_algorithm spr_sparse_direct, spr_sparse_hierarchical;
 extern const struct spr_algorithm spr_sparse_allgather, spr_sparse_doubling, spr_sparse_ring;
+extern const struct spr_algorithm spr_sparse_dense;
 extern const struct spr_algorithm spr_sendrecv_direct;
 /* Not in the table: any collective but the barrier, of no elements. */
 extern const struct spr_algorithm spr_empty;

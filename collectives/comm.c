@@ -155,6 +155,7 @@ spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
         spr_comm_free(comm);
         return status;
     }
+    spr_model_new_era(comm);
     comm->channel.events =
         (struct spr_channel_events){on_failed, on_mismatch, on_note, state_of, comm};
     *out = comm;

@@ -18,6 +18,7 @@
 #include <sparring/sparring.h>
 
 #include "base/list.h"
+#include "collectives/model.h"
 #include "collectives/outcome.h"
 #include "collectives/topology.h"
 #include "transport/bootstrap/meeting.h"
@@ -57,6 +58,8 @@ struct spr_comm {
     int transport_count;
     struct spr_peer_info *peers;  /* [world]; NULL under simulation */
     struct spr_topology topology; /* of this epoch */
+    struct spr_model model;       /* of this epoch */
+    uint64_t era;                 /* no other epoch of any communicator here has this number */
     struct spr_memory memory;
 
     pthread_mutex_t lock;       /* see spr_comm_lock */

@@ -127,6 +127,10 @@ spr_status spr_comm_create(const spr_comm_options *user, spr_comm **out)
     if (status)
         goto undo_boot;
     spr_comm_announce(comm);
+    if (!strcmp(comm->options.model, "measure"))
+        status = spr_comm_tune(comm);
+    if (status)
+        goto undo_boot;
     *out = comm;
 undo_boot:
     if (boot.close)

@@ -175,7 +175,8 @@ const struct spr_algorithm spr_allreduce_direct = {.collective = SPR_C_ALLREDUCE
                                                    .usable = always,
                                                    .start = start_allreduce,
                                                    .advance = advance,
-                                                   .cleanup = cleanup};
+                                                   .cleanup = cleanup,
+                                                   .predict = spr_cost_direct};
 const struct spr_algorithm spr_reduce_scatter_direct = {.collective = SPR_C_REDUCE_SCATTER,
                                                         .name = "direct",
                                                         .cost = "1 step, (P-1) n bytes, canonical",

@@ -69,4 +69,5 @@ const struct spr_algorithm spr_allreduce_doubling = {.collective = SPR_C_ALLREDU
                                                      .start = start,
                                                      .advance = spr_exchanges_advance,
                                                      .cleanup = spr_exchanges_cleanup,
-                                                     .reorders = true};
+                                                     .reorders = true,
+                                                     .predict = spr_cost_doubling};

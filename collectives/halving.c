@@ -116,4 +116,5 @@ const struct spr_algorithm spr_allreduce_halving = {.collective = SPR_C_ALLREDUC
                                                     .start = start,
                                                     .advance = spr_exchanges_advance,
                                                     .cleanup = spr_exchanges_cleanup,
-                                                    .reorders = true};
+                                                    .reorders = true,
+                                                    .predict = spr_cost_halving};

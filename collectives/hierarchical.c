@@ -179,4 +179,5 @@ const struct spr_algorithm spr_allreduce_hierarchical = {
     .start = start,
     .advance = advance,
     .cleanup = cleanup,
-    .reorders = true};
+    .reorders = true,
+    .predict = spr_cost_hierarchical};

@@ -12,6 +12,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/collective.h \
 	collectives/comm.c \
 	collectives/comm.h \
+	collectives/cost.c \
 	collectives/create.c \
 	collectives/create.h \
 	collectives/descriptor.c \
@@ -39,6 +40,8 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/membership.c \
 	collectives/membership.h \
 	collectives/messages.c \
+	collectives/model.c \
+	collectives/model.h \
 	collectives/outcome.c \
 	collectives/outcome.h \
 	collectives/progress.c \
@@ -54,6 +57,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/sparse.c \
 	collectives/sparse.h \
 	collectives/sparse_allgather.c \
+	collectives/sparse_dense.c \
 	collectives/sparse_doubling.c \
 	collectives/sparse_lane.c \
 	collectives/sparse_lane.h \
@@ -65,5 +69,6 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/topology.c \
 	collectives/topology.h \
 	collectives/tree.c \
+	collectives/tune.c \
 	collectives/watch.c \
 	collectives/watch.h

@@ -196,6 +196,7 @@ static void enter(spr_comm *comm, const struct view *next)
     }
     comm->size = size;
     spr_topology_update(&comm->topology, comm->ids, size);
+    spr_model_new_era(comm);
     comm->rank = m->rank_of[comm->channel.rank];
     comm->next_operation = v->first_operation;
     comm->done =

@@ -172,4 +172,5 @@ const struct spr_algorithm spr_allreduce_ring = {
     .start = start,
     .advance = advance,
     .cleanup = cleanup,
-    .reorders = true};
+    .reorders = true,
+    .predict = spr_cost_ring};

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * The table of algorithms, and the choice among them.
+ * The table of algorithms, and the choice among them: by name, by the model where there is one, and
+ * otherwise by rules. All ranks choose alike, since all that a choice is made from is equal on
+ * them: what was asked for, who shares a host, the model, what a codec's last step has brought.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "collectives/collective.h"
 
-/* In order of preference: "auto" takes the first that is usable and fits. Those behind one that
- * always is, such as direct, are there to be asked for by name. */
+/* In order of preference: without a model "auto" takes the first that is usable and fits; those
+ * behind one that always is, such as direct, are there for the model, and to be asked for. */
 static const struct spr_algorithm *const table[] = {
     &spr_allreduce_flat,      &spr_allreduce_hierarchical, &spr_allreduce_direct,
     &spr_allreduce_ring,      &spr_allreduce_halving,      &spr_allreduce_doubling,
@@ -16,26 +19,131 @@ static const struct spr_algorithm *const table[] = {
     &spr_allgather_bruck,     &spr_broadcast_flat,         &spr_broadcast_direct,
     &spr_broadcast_tree,      &spr_barrier_dissemination,  &spr_sparse_allgather,
     &spr_sparse_hierarchical, &spr_sparse_direct,          &spr_sparse_doubling,
-    &spr_sparse_ring,         &spr_sendrecv_direct,
+    &spr_sparse_ring,         &spr_sparse_dense,           &spr_sendrecv_direct,
 };
 
 /* A rank sends no more than this, at U16's 6 bytes per entry: then a step costs more than sending
  * each list to all and adding all of them. Measured on emulated hosts, see docs/tuning.md. */
 #define SHORT_LISTS_BYTES ((size_t)256 << 10)
 
-static bool fits(const struct spr_comm *comm, const struct spr_plan *plan,
-                 const struct spr_algorithm *a)
-{
-    size_t bytes = plan->count * spr_dtype_size(plan->dtype);
+/* An algorithm that took a codec's last step stays, unless another one is faster by this. */
+#define HYSTERESIS 1.1
 
+static bool is_usable(const struct spr_comm *comm, const struct spr_plan *plan,
+                      const struct spr_algorithm *a)
+{
+    return a->collective == plan->collective && a->usable(plan, comm->size) &&
+           !(a->reorders && comm->options.determinism == SPR_DETERMINISM_CANONICAL);
+}
+
+/* Is it what it is made for? */
+static bool suits(const struct spr_comm *comm, const struct spr_plan *plan,
+                  const struct spr_algorithm *a)
+{
     if (a == &spr_allreduce_flat || a == &spr_broadcast_flat)
-        return bytes <= comm->options.eager_bytes;
-    if (a == &spr_sparse_allgather)
-        return plan->most_entries > 0 && comm->size > 1 &&
-               plan->most_entries <= SHORT_LISTS_BYTES / 6 / ((size_t)comm->size - 1);
+        return plan->count * spr_dtype_size(plan->dtype) <= comm->options.eager_bytes;
     if (a == &spr_allreduce_hierarchical || a == &spr_sparse_hierarchical)
         return spr_topology_has_levels(&comm->topology, comm->size);
     return true;
+}
+
+static bool fits(const struct spr_comm *comm, const struct spr_plan *plan,
+                 const struct spr_algorithm *a)
+{
+    if (a == &spr_sparse_allgather)
+        return plan->most_entries > 0 && comm->size > 1 &&
+               plan->most_entries <= SHORT_LISTS_BYTES / 6 / ((size_t)comm->size - 1);
+    return suits(comm, plan, a);
+}
+
+/* The model ---------------------------------------------------------------------------------------
+ */
+
+/* Until a codec's union is known, lists are taken for as alike as can be where the choice is
+ * between them and a dense vector: with that one it would never be known. */
+static double seconds_of(const struct spr_algorithm *a, const struct spr_plan *plan,
+                         const struct spr_estimate *e)
+{
+    struct spr_estimate alike = *e;
+
+    if (a == &spr_sparse_dense && plan->codec_hash && !plan->last_union) {
+        alike.u = alike.k;
+        if (spr_cost_sparse_direct(&alike) < spr_cost_sparse_dense(&alike))
+            return INFINITY;
+    }
+    return a->predict(e);
+}
+
+static bool is_known(const struct spr_comm *comm, const struct spr_plan *plan)
+{
+    bool sparse = plan->collective == SPR_C_SPARSE_ALLREDUCE;
+
+    return comm->model.known && comm->size > 1 && plan->count > 0 &&
+           (sparse ? plan->most_entries > 0 : plan->collective == SPR_C_ALLREDUCE);
+}
+
+/* The fastest, or the last one if that is hardly slower; NULL: the model does not know. */
+static const struct spr_algorithm *by_model(const struct spr_comm *comm,
+                                            const struct spr_plan *plan)
+{
+    const struct spr_algorithm *best = NULL, *last = NULL;
+    double least = INFINITY, of_last = INFINITY;
+    struct spr_estimate e;
+
+    if (!is_known(comm, plan))
+        return NULL;
+    e = spr_estimate_of(comm, plan);
+    for (size_t i = 0; i < SPR_ARRAY_LEN(table); i++) {
+        const struct spr_algorithm *a = table[i];
+        double seconds;
+        if (!a->predict || !is_usable(comm, plan, a) || !suits(comm, plan, a))
+            continue;
+        seconds = seconds_of(a, plan, &e);
+        if (seconds < least) {
+            best = a;
+            least = seconds;
+        }
+        if (plan->last_algorithm && !strcmp(a->name, plan->last_algorithm)) {
+            last = a;
+            of_last = seconds;
+        }
+    }
+    return of_last <= HYSTERESIS * least ? last : best;
+}
+
+static const struct spr_algorithm *by_rules(const struct spr_comm *comm,
+                                            const struct spr_plan *plan)
+{
+    for (size_t i = 0; i < SPR_ARRAY_LEN(table); i++)
+        if (is_usable(comm, plan, table[i]) && fits(comm, plan, table[i]))
+            return table[i];
+    return NULL;
+}
+
+static const struct spr_algorithm *choose(const struct spr_comm *comm, const struct spr_plan *plan)
+{
+    const struct spr_algorithm *a = by_model(comm, plan);
+
+    return a ? a : by_rules(comm, plan);
+}
+
+size_t spr_algorithm_candidates(const struct spr_comm *comm, const struct spr_plan *plan,
+                                struct spr_candidate *candidates)
+{
+    const struct spr_algorithm *chosen = choose(comm, plan);
+    bool known = is_known(comm, plan);
+    struct spr_estimate e;
+    size_t n = 0;
+
+    if (known)
+        e = spr_estimate_of(comm, plan);
+    for (size_t i = 0; i < SPR_ARRAY_LEN(table) && n < SPR_CANDIDATES; i++) {
+        const struct spr_algorithm *a = table[i];
+        if (is_usable(comm, plan, a) && suits(comm, plan, a))
+            candidates[n++] = (struct spr_candidate){
+                a, known && a->predict ? seconds_of(a, plan, &e) : (double)NAN, a == chosen};
+    }
+    return n;
 }
 
 /* A rank that is done without the others would not hear of those who called it with elements. */
@@ -49,17 +157,18 @@ const struct spr_algorithm *spr_algorithm_select(const struct spr_comm *comm,
                                                  struct spr_error *error)
 {
     bool any = !name || !strcmp(name, "auto");
+    const struct spr_algorithm *a = any ? choose(comm, plan) : NULL;
     char names[256] = "";
 
-    for (size_t i = 0; i < SPR_ARRAY_LEN(table); i++) {
-        const struct spr_algorithm *a = table[i];
-        if (a->collective != plan->collective || !a->usable(plan, comm->size) ||
-            (a->reorders && comm->options.determinism == SPR_DETERMINISM_CANONICAL))
+    for (size_t i = 0; !a && i < SPR_ARRAY_LEN(table); i++) {
+        if (!is_usable(comm, plan, table[i]))
             continue;
-        if (any ? fits(comm, plan, a) : !strcmp(name, a->name))
-            return is_empty(plan, comm->size) ? &spr_empty : a;
-        snprintf(names + strlen(names), sizeof names - strlen(names), " %s", a->name);
+        if (!any && !strcmp(name, table[i]->name))
+            a = table[i];
+        snprintf(names + strlen(names), sizeof names - strlen(names), " %s", table[i]->name);
     }
+    if (a)
+        return is_empty(plan, comm->size) ? &spr_empty : a;
     spr_error_set(error, SPR_ERR_INVALID, comm->rank,
                   "no algorithm '%s' for %s of %s%s; there is:%s", any ? "auto" : name,
                   spr_collective_names[plan->collective], spr_dtype_name(plan->dtype),
@@ -83,6 +192,6 @@ int spr_algorithm_is_canonical(const char *collective, const char *name)
     for (size_t k = 0; k < SPR_ARRAY_LEN(table); k++)
         if (!strcmp(spr_collective_names[table[k]->collective], collective) &&
             !strcmp(table[k]->name, name))
-            return !table[k]->reorders;
+            return !table[k]->reorders && !table[k]->delegates;
     return 0;
 }

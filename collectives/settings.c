@@ -28,6 +28,8 @@ spr_status spr_comm_load_options(const spr_comm_options *user, struct spr_option
 
     spr_opt_register(spr_options_table, spr_options_count);
     spr_opt_warn_unknown_env(NULL);
+    if (status == SPR_OK)
+        status = spr_model_check_option(o->model, error);
     if (status || !user)
         return status;
     status = replace(&o->transports, user->transports);
@@ -70,5 +72,7 @@ uint64_t spr_comm_config_hash(const struct spr_options *o)
 
     for (size_t i = 0; i < SPR_ARRAY_LEN(fields); i++)
         h = spr_rng_u64(h, fields[i]);
+    for (const char *c = o->model; c && *c; c++)
+        h = spr_rng_u64(h, (uint64_t)*c);
     return h;
 }

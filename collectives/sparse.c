@@ -378,7 +378,8 @@ const struct spr_algorithm spr_sparse_hierarchical = {
     .usable = usable,
     .start = spr_sparse_start,
     .advance = advance,
-    .cleanup = spr_sparse_cleanup};
+    .cleanup = spr_sparse_cleanup,
+    .predict = spr_cost_sparse_hierarchical};
 const struct spr_algorithm spr_sparse_direct = {.collective = SPR_C_SPARSE_ALLREDUCE,
                                                 .name = "direct",
                                                 .cost =
@@ -386,4 +387,5 @@ const struct spr_algorithm spr_sparse_direct = {.collective = SPR_C_SPARSE_ALLRE
                                                 .usable = usable,
                                                 .start = spr_sparse_start,
                                                 .advance = advance,
-                                                .cleanup = spr_sparse_cleanup};
+                                                .cleanup = spr_sparse_cleanup,
+                                                .predict = spr_cost_sparse_direct};

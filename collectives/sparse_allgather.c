@@ -154,4 +154,5 @@ const struct spr_algorithm spr_sparse_allgather = {.collective = SPR_C_SPARSE_AL
                                                    .usable = usable,
                                                    .start = start,
                                                    .advance = advance,
-                                                   .cleanup = cleanup};
+                                                   .cleanup = cleanup,
+                                                   .predict = spr_cost_sparse_allgather};

@@ -276,4 +276,5 @@ const struct spr_algorithm spr_sparse_doubling = {
     .start = start,
     .advance = advance,
     .cleanup = cleanup,
-    .reorders = true};
+    .reorders = true,
+    .predict = spr_cost_sparse_doubling};

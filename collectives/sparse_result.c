@@ -133,6 +133,6 @@ bool spr_sparse_end(spr_request *rq, spr_status (*list)(spr_request *rq))
     counters->last_total_ns = spr_now_ns(rq->comm->clock) - rq->posted_ns;
     counters->last_reduce_scatter_ns = s->reduce_scatter_ns;
     counters->last_allgather_ns = counters->last_total_ns - s->reduce_scatter_ns;
-    counters->last_union = s->union_entries;
+    counters->last_union = rq->union_entries = s->union_entries;
     return true;
 }

@@ -395,4 +395,5 @@ const struct spr_algorithm spr_sparse_ring = {
     .start = start,
     .advance = advance,
     .cleanup = cleanup,
-    .reorders = true};
+    .reorders = true,
+    .predict = spr_cost_sparse_ring};

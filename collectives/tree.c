@@ -321,7 +321,8 @@ const struct spr_algorithm spr_allreduce_tree = {.collective = SPR_C_ALLREDUCE,
                                                  .start = start_allreduce,
                                                  .advance = advance,
                                                  .cleanup = cleanup,
-                                                 .reorders = true};
+                                                 .reorders = true,
+                                                 .predict = spr_cost_tree};
 const struct spr_algorithm spr_broadcast_tree = {.collective = SPR_C_BROADCAST,
                                                  .name = "tree",
                                                  .cost = "lg P steps, 2 n bytes at most",

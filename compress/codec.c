@@ -323,6 +323,8 @@ spr_codec *spr_codec_of_keeper(struct spr_list *node)
     return spr_container_of(node, spr_codec, keeper.node);
 }
 
+struct spr_codec_history *spr_codec_history(spr_codec *codec) { return &codec->history; }
+
 void spr_codec_drop(spr_codec *codec)
 {
     /* A running step is not this call's to end. */

@@ -145,6 +145,13 @@ struct spr_codec_keeper {
 };
 struct spr_codec_keeper *spr_codec_keeper(spr_codec *codec);
 spr_codec *spr_codec_of_keeper(struct spr_list *node);
+/* What whoever sums remembers of the steps that it did for this codec; zero at first. */
+struct spr_codec_history {
+    uint64_t era;          /* the rest is of this one; 0: of none */
+    size_t union_entries;  /* of the last sparse result; 0: none */
+    const char *algorithm; /* of the last step */
+};
+struct spr_codec_history *spr_codec_history(spr_codec *codec);
 /* Hash of everything that must be equal on all ranks: spec and layout. */
 uint64_t spr_codec_hash(const spr_codec *codec);
 /* The canonical string, e.g. "topk:ratio=0.01,count=0+fp16". */

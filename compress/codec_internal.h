@@ -144,6 +144,7 @@ struct spr_codec {
     struct spr_codec_lost lost[2]; /* by slot */
     bool beneath; /* the step of `slot` was revoked when a later one was in the residual */
     struct spr_codec_keeper keeper;
+    struct spr_codec_history history;
     struct spr_quality quality;
 };
 

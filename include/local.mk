@@ -13,5 +13,6 @@ sparringinclude_HEADERS = \
 	include/sparring/sparse.h \
 	include/sparring/stats.h \
 	include/sparring/status.h \
+	include/sparring/tune.h \
 	include/sparring/types.h
 nodist_sparringinclude_HEADERS = include/sparring/version.h

@@ -8,6 +8,7 @@ dist_man_MANS += \
 	man/sparring-run.1 \
 	man/sparring-sim.1 \
 	man/sparring-trace.1 \
+	man/sparring-tune.1 \
 	man/sparring-vm.1 \
 	man/sparring.7 \
 	man/sparring.conf.5 \
@@ -21,6 +22,7 @@ man_functions = \
 	man/spr_comm_grow.3 \
 	man/spr_comm_shrink.3 \
 	man/spr_comm_stats.3 \
+	man/spr_comm_tune.3 \
 	man/spr_compressed_allreduce.3 \
 	man/spr_mem_alloc.3 \
 	man/spr_sparse_allreduce.3 \

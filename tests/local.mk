@@ -104,6 +104,9 @@ tests_sim_test_allreduce_LDADD = transport/libspr-sim.la $(LDADD) -lm
 test_programs += tests/sim/test_collectives
 tests_sim_test_collectives_SOURCES = tests/sim/test_collectives.c $(vectors)
 tests_sim_test_collectives_LDADD = transport/libspr-sim.la $(LDADD) -lm
+test_programs += tests/sim/test_model
+tests_sim_test_model_SOURCES = tests/sim/test_model.c $(vectors)
+tests_sim_test_model_LDADD = transport/libspr-sim.la $(LDADD) -lm
 test_programs += tests/sim/test_network
 tests_sim_test_network_LDADD = transport/libspr-sim.la $(LDADD)
 test_programs += tests/sim/test_shrink
@@ -158,6 +161,9 @@ tests_sim_test_verdict_LDADD = tools/libspr-trace.la transport/libspr-sim.la $(L
 test_programs += tests/multi/test_job
 tests_multi_test_job_SOURCES = tests/multi/test_job.c $(job) $(reference)
 tests_multi_test_job_LDADD = $(LDADD) -lm
+test_programs += tests/multi/test_tune
+tests_multi_test_tune_SOURCES = tests/multi/test_tune.c $(job)
+tests_multi_test_tune_LDADD = $(LDADD) -lm
 test_programs += tests/multi/test_progress
 tests_multi_test_progress_SOURCES = tests/multi/test_progress.c $(job)
 test_programs += tests/multi/test_buckets
@@ -289,7 +295,7 @@ tests_cli_test_sparring_perf_LDADD = $(CMOCKA_LIBS)
 test_programs += tests/cli/test_sparring_perf_buckets
 tests_cli_test_sparring_perf_buckets_SOURCES = tests/cli/test_sparring_perf_buckets.c $(perf_line)
 tests_cli_test_sparring_perf_buckets_LDADD = $(CMOCKA_LIBS)
-test_scripts += tests/cli/test_compare.sh tests/cli/test_sparring_codec.sh tests/cli/test_sparring_sim.sh
+test_scripts += tests/cli/test_compare.sh tests/cli/test_sparring_codec.sh tests/cli/test_sparring_sim.sh tests/cli/test_sparring_tune.sh
 
 # Only by `make check-vm`: VM_TESTS in a virtual machine that has soft-RoCE, one after the other in one boot; VM_HOST_TESTS here,
 # they boot guests themselves. vm_programs are built for that; VM_TESTS can also name programs of test_programs.

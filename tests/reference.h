@@ -25,5 +25,7 @@ double reference_reduce(const double *x, int ranks, spr_dtype t, spr_op op, doub
 /* Does this algorithm of allreduce take that? Those that round partial sums take no halves; flat
  * takes what is eager by default. */
 bool reference_allreduce_takes(const char *algorithm, spr_dtype t, size_t count);
+/* Does this algorithm of a sparse allreduce make a list of the union? */
+bool reference_sparse_lists(const char *algorithm);
 
 #endif

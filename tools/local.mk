@@ -130,6 +130,8 @@ tools_sparring_perf_SOURCES = \
 	tools/perf/dense_check.h \
 	tools/perf/elastic.c \
 	tools/perf/elastic.h \
+	tools/perf/explain.c \
+	tools/perf/explain.h \
 	tools/perf/input.c \
 	tools/perf/input.h \
 	tools/perf/job.c \
@@ -156,6 +158,10 @@ tools_sparring_perf_SOURCES = \
 	tools/perf/trial.h \
 	tools/perf/wire.c \
 	tools/perf/wire.h
+
+bin_PROGRAMS += tools/sparring-tune
+tools_sparring_tune_LDADD = libsparring.la
+tools_sparring_tune_SOURCES = tools/tune/main.c
 
 # It asks the library's own functions what they would choose, which are hidden in the shared library.
 bin_PROGRAMS += tools/sparring-info

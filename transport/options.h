@@ -30,6 +30,7 @@ struct spr_options {
     size_t eager_window;        /* unconsumed eager bytes per link */
     int determinism;            /* of sums: SPR_DETERMINISM_... */
     bool check_finite;          /* inputs must be finite */
+    char *model;                /* "", "measure", or constants: collectives/model.h */
     double spin_s;              /* poll this long before sleeping, when CPUs suffice */
     size_t zerocopy_bytes;      /* SEND_ZC from this size, off-host only; inf = never */
     char *trace_file;           /* "" = none */

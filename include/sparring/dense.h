@@ -24,11 +24,15 @@ typedef struct spr_call_options {
     const char *algorithm; /* NULL or "auto", or a name from `sparring-perf --algo help` */
     const char *name;      /* e.g. "layer3.weight", equal on all ranks (else MISMATCH); copied */
     double timeout_s;      /* 0: the communicator's */
+    /* Of a sparse allreduce: no rank's list has more entries; equal on all ranks, which ask alike
+     * for a list as a result. With a model (tune.h) "auto" then takes the fastest algorithm.
+     * 0: not known. */
+    size_t most_entries;
 } spr_call_options;
 
 #define SPR_CALL_OPTIONS_INIT                                                                      \
     {                                                                                              \
-        sizeof(spr_call_options), NULL, NULL, 0.0                                                  \
+        sizeof(spr_call_options), NULL, NULL, 0.0, 0                                               \
     }
 
 /* recv[i] = op over ranks of send[i]; count elements each. send == recv is allowed (in place). */

@@ -14,6 +14,7 @@
 #include <sparring/sparse.h>
 #include <sparring/stats.h>
 #include <sparring/status.h>
+#include <sparring/tune.h>
 #include <sparring/types.h>
 #include <sparring/version.h>
 

@@ -121,8 +121,7 @@ static void run_sparse(struct job *job, int rank, spr_comm *comm)
         value[i] = input(rank, i, 7);
     }
     for (int a = 0; (options.algorithm = spr_algorithm_name("sparse_allreduce", a)) != NULL; a++) {
-        bool canonical =
-            !strcmp(options.algorithm, "direct") || !strcmp(options.algorithm, "allgather");
+        bool canonical = spr_algorithm_is_canonical("sparse_allreduce", options.algorithm);
         for (int step = 0; step < 5; step++) {
             RANK_CHECK(spr_sparse_allreduce(comm, &in, N, dense, NULL, SPR_AVG, &options) ==
                        SPR_OK);

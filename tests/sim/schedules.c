@@ -43,11 +43,13 @@ static size_t draw_count(struct schedule *s)
 static const char *draw_sparse(const struct schedule *s, const struct schedule_operation *o)
 {
     struct spr_rng rng = {~s->seed, (uint64_t)(o - s->operation + 1) << 32};
+    const char *name;
     int n = 0;
 
     while (spr_algorithm_name("sparse_allreduce", n))
         n++;
-    return spr_algorithm_name("sparse_allreduce", (int)spr_rng_below(&rng, 2 * (uint64_t)n));
+    name = spr_algorithm_name("sparse_allreduce", (int)spr_rng_below(&rng, 2 * (uint64_t)n));
+    return name && o->list && !reference_sparse_lists(name) ? NULL : name;
 }
 
 static void draw_algorithm(struct schedule *s, struct schedule_operation *o)

@@ -96,7 +96,7 @@ static void what_an_algorithm_cannot_do_is_refused_before_the_codec_has_begun(vo
 {
     static const struct {
         const char *spec;
-        bool gather, plain; /* for allgather; for those that take not everything */
+        bool gather, plain; /* for allgather and dense; for those that take not everything */
     } cases[] = {
         {"topk:ratio=10%", true, true},
         {"topk:ratio=10%+fp16", true, false},
@@ -115,7 +115,8 @@ static void what_an_algorithm_cannot_do_is_refused_before_the_codec_has_begun(vo
         const char *name;
         for (int a = 0; (name = spr_algorithm_name("sparse_allreduce", a)) != NULL; a++) {
             bool able = !strcmp(name, "direct") || !strcmp(name, "hierarchical") ||
-                        (!strcmp(name, "allgather") ? cases[i].gather : cases[i].plain);
+                        (!strcmp(name, "allgather") || !strcmp(name, "dense") ? cases[i].gather
+                                                                              : cases[i].plain);
             spr_call_options options = SPR_CALL_OPTIONS_INIT;
             spr_codec *codec[2];
             options.algorithm = name;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "tools/perf/explain.h"
 #include "tools/perf/job.h"
 
 #include <fcntl.h>
@@ -198,7 +199,7 @@ bool job_open(struct job *job, const struct options *options)
     job->size = spr_comm_size(job->comm);
     if (job->rank == 0)
         job->table = options->json != NULL && strcmp(options->json, "-") == 0 ? stderr : stdout;
-    return count_hosts(job) && name_transports(job) && weigh_barrier(job);
+    return count_hosts(job) && explain_begin(job) && name_transports(job) && weigh_barrier(job);
 }
 
 void job_close(struct job *job)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "tools/perf/explain.h"
 #include "tools/perf/links.h"
 #include "tools/perf/trial.h"
 
@@ -183,6 +184,8 @@ static bool agree(struct trial *trial, struct sums *sums, int iterations)
                           .link_sent_bytes = fmax(0, most[4]),
                           .link_received_bytes = fmax(0, most[5]),
                           .overlap = NAN,
+                          .union_entries = most[3],
+                          .predicted_us = NAN,
                           .wrong = NAN,
                           .relerr = NAN};
     for (int i = 0; i < iterations; i++)
@@ -241,7 +244,8 @@ static bool measure_group(struct job *job, struct trial *trials, size_t count, s
                 return false;
         }
     for (size_t i = 0; i < count; i++)
-        if (!agree(&trials[i], &sums[i], iterations) || (job->options->check && !check(&trials[i])))
+        if (!agree(&trials[i], &sums[i], iterations) || !explain_trial(&trials[i]) ||
+            (job->options->check && !check(&trials[i])))
             return false;
     return true;
 }

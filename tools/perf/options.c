@@ -200,6 +200,13 @@ static const char *take_baseline(struct options *options, const char *value)
     return NULL;
 }
 
+static const char *take_explain(struct options *options, const char *value)
+{
+    (void)value;
+    options->explain = true;
+    return NULL;
+}
+
 static const char *take_elastic(struct options *options, const char *value)
 {
     (void)value;
@@ -229,6 +236,9 @@ static const struct option_row rows[] = {
     {"op", 'o', "OP", take_op, "sum, avg, min, max [sum; compressed_allreduce: avg]"},
     {"algo", 0, "NAME", take_algorithm, "auto, all, a name, or help for a list [auto]"},
     {"transport", 0, "LIST", take_transports, "auto, or a list of shm, verbs, uring, epoll [auto]"},
+    {"explain", 0, NULL, take_explain,
+     "choose by a model of links and CPUs, which is measured first\n"
+     "unless SPARRING_MODEL gives one; compare it with the times"},
     {"seed", 0, "N", take_seed, "of the data [1]"},
     {"elastic", 0, NULL, take_elastic,
      "survive deaths: allreduce of one size, each sum checked;\nwith sparring-run --restart"},

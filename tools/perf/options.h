@@ -52,6 +52,7 @@ struct options {
     const char *trace_directory;
     double overlap; /* 0..1 */
     bool baseline;
+    bool explain;                   /* tune, and say what is predicted */
     bool dense_result, list_result; /* of sparse_allreduce */
     const char *json;               /* NULL = none */
     char **command;

@@ -47,8 +47,8 @@ static size_t find(const spr_sparse *list, size_t position)
  */
 static double bound_of(const struct trial *trial)
 {
-    bool reorders = strcmp(trial->algorithm, "auto") != 0 &&
-                    !spr_algorithm_is_canonical("sparse_allreduce", trial->algorithm);
+    const char *name = trial->figures.taken ? trial->figures.taken : trial->algorithm;
+    bool reorders = !spr_algorithm_is_canonical("sparse_allreduce", name);
 
     return reorders ? 2.0 * trial->job->size * (double)FLT_EPSILON / 2 : 0;
 }
@@ -159,9 +159,12 @@ bool sparse_open(struct trial *trial, struct job *job, const char *algorithm, st
     trial->call.algorithm = algorithm;
     size_t entries = input_count(input);
     int64_t all = (int64_t)entries;
-    if (!job_sum_int(job, &all, 1) || !make_list(job, &trial->list, entries))
+    double most = (double)entries;
+    if (!job_sum_int(job, &all, 1) || !job_max(job, &most, 1) ||
+        !make_list(job, &trial->list, entries))
         return false;
     trial->entries = (size_t)all;
+    trial->call.most_entries = (size_t)most;
     input_list(input, &trial->list);
     if (job->options->list_result &&
         !make_list(job, &trial->result, spr_min_size(trial->entries, input->support.elements)))

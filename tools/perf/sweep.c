@@ -6,6 +6,7 @@
 
 #include "base/util.h"
 #include "tools/perf/buckets.h"
+#include "tools/perf/explain.h"
 
 enum { MAX_TRIALS = 64 };
 
@@ -121,6 +122,7 @@ static bool report_group(struct group *group, struct report *report)
     for (size_t i = 0; dense > 0 && i < group->sparse_count; i++)
         if (!group->trials[i].beside)
             report_verdict(&group->trials[i], &group->trials[group->sparse_count], dense);
+    explain_group(group->trials, group->count);
     return true;
 }
 

@@ -31,7 +31,10 @@ struct figures {
     double phase_us[PHASE_COUNT];
     double overlap; /* of the ranks' supports, measured: 0 = disjoint, 1 = equal; with --buckets
                      * of computing and communication, see buckets.h */
-    double wrong;   /* elements, over all ranks; NAN = not checked */
+    double union_entries; /* of the last sparse result */
+    double predicted_us;  /* by the model */
+    const char *taken;    /* the algorithm, where "auto" was asked for one */
+    double wrong;         /* elements, over all ranks; NAN = not checked */
     double relerr;
 };
 

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * What the model says of each algorithm. P ranks, N hosts of G ranks, n positions, k entries of a
+ * rank, U of the union; L(m, l): bytes of a list of m entries in l positions. Sent bytes, steps and
+ * sums are those of the cost lines of the algorithms' own files.
+ */
+#include <math.h>
+
+#include "collectives/collective.h"
+#include "collectives/model.h"
+#include "collectives/sparse.h"
+
+/* Of the shorter one of wire and CPU, what the longer one does not hide. Chunks stream, so it is
+ * mostly the first and the last of them. */
+#define EXPOSED 0.25
+/* Codecs' images of values that are coded are about this long. */
+#define CODED_BYTES 1.0
+
+/* With more than two ranks, ports wait for each other: chunks of lists differ in size, and two of
+ * them are on their way from rank to rank. As seen in the simulated network. */
+#define UNEVEN 1.2
+
+static double join(double wire, double cpu) { return fmax(wire, cpu) + EXPOSED * fmin(wire, cpu); }
+
+static double rounds(const struct spr_estimate *e) { return ceil(log2(e->ranks)); }
+
+/* Every rank sends the others, all alike, so many bytes in all. */
+static double to_all(const struct spr_estimate *e, double bytes)
+{
+    double leaving = e->hosts > 1 ? e->local * (e->ranks - e->local) / (e->ranks - 1) : 1;
+
+    return e->model->byte * bytes * leaving;
+}
+
+/* Every rank sends its right neighbour so many bytes: of a host, one rank does. */
+static double to_neighbour(const struct spr_estimate *e, double bytes)
+{
+    return e->model->byte * bytes;
+}
+
+/* Every rank exchanges so many bytes with the one at that distance. */
+static double to_partner(const struct spr_estimate *e, double distance, double bytes)
+{
+    double leaving = e->hosts <= 1 ? 1 : distance >= e->local ? e->local : 0;
+
+    return e->model->byte * bytes * leaving;
+}
+
+/* Steps of small messages, of which a rank sends so many. */
+static double steps(const struct spr_estimate *e, double count, double messages)
+{
+    return count * e->model->latency + fmax(messages - count, 0) * e->model->message;
+}
+
+/* ... of messages that wait for grants. Those are asked for ahead: the first one is waited for. */
+static double bulk_steps(const struct spr_estimate *e, double count, double messages)
+{
+    return e->model->grant + steps(e, count, messages);
+}
+
+/* Dense ---------------------------------------------------------------------------------------- */
+
+double spr_cost_flat(const struct spr_estimate *e)
+{
+    return steps(e, 1, e->ranks - 1) +
+           join(to_all(e, (e->ranks - 1) * e->bytes), e->model->reduce * e->ranks * e->bytes);
+}
+
+double spr_cost_direct(const struct spr_estimate *e)
+{
+    return bulk_steps(e, 2, 2 * (e->ranks - 1)) +
+           join(to_all(e, 2 * (e->ranks - 1) / e->ranks * e->bytes), e->model->reduce * e->bytes);
+}
+
+double spr_cost_ring(const struct spr_estimate *e)
+{
+    return bulk_steps(e, 2 * (e->ranks - 1), 0) +
+           join(to_neighbour(e, 2 * (e->ranks - 1) / e->ranks * e->bytes),
+                e->model->reduce * e->bytes);
+}
+
+double spr_cost_halving(const struct spr_estimate *e)
+{
+    double wire = 0, part = 1;
+    bool uneven = exp2(rounds(e)) > e->ranks;
+
+    for (double distance = exp2(floor(log2(e->ranks))) / 2; distance >= 1; distance /= 2) {
+        part /= 2;
+        wire += 2 * to_partner(e, distance, part * e->bytes);
+    }
+    /* Of neighbours without a partner of their own one is added before, and told after. */
+    if (uneven)
+        wire += to_partner(e, 1, e->bytes);
+    return bulk_steps(e, 2 * floor(log2(e->ranks)) + (uneven ? 2 : 0), 0) +
+           join(wire, e->model->reduce * e->bytes * (uneven ? 2 : 1));
+}
+
+double spr_cost_doubling(const struct spr_estimate *e)
+{
+    double wire = 0, sums = floor(log2(e->ranks));
+    bool uneven = exp2(rounds(e)) > e->ranks;
+
+    for (double distance = 1; 2 * distance <= e->ranks; distance *= 2)
+        wire += to_partner(e, distance, e->bytes);
+    if (uneven)
+        wire += 1.5 * to_partner(e, 1, e->bytes);
+    return bulk_steps(e, sums + (uneven ? 2 : 0), 0) +
+           join(wire, e->model->reduce * e->bytes * (sums + (uneven ? 1 : 0)));
+}
+
+double spr_cost_tree(const struct spr_estimate *e)
+{
+    double depth = log2(e->ranks + 1) - 1,
+           chunk = fmin(e->bytes, fmin(fmax(e->bytes / 8, 16 << 10), SPR_CHUNK_BYTES));
+    /* An inner rank below the root takes from two and sends to two, and so does a chunk on its way
+     * up and down at each level; inside a host it is the sum of all that counts. */
+    double busiest = e->ranks > 4 ? 3 : e->ranks > 2 ? 2 : 1;
+    double bytes = e->hosts > 1 ? busiest * e->bytes + fmax(4 * depth - busiest, 0) * chunk
+                                : 2 * (e->ranks - 1) / e->ranks * e->bytes;
+
+    return bulk_steps(e, 2 * depth, 0) +
+           join(e->model->byte * bytes, 2 * e->model->reduce * e->bytes);
+}
+
+double spr_cost_hierarchical(const struct spr_estimate *e)
+{
+    if (e->hosts <= 1 || e->hosts >= e->ranks)
+        return INFINITY;
+    return bulk_steps(e, 4, 2 * (e->local - 1) + 2 * (e->hosts - 1)) +
+           join(e->model->byte * 2 * (e->hosts - 1) / e->hosts * e->bytes,
+                e->model->reduce * e->bytes * (2 + 1 / e->local));
+}
+
+/* Sparse --------------------------------------------------------------------------------------- */
+
+/* The cheapest of the formats U16, BITMAP and DENSE. */
+static double list_bytes(double m, double l, double value)
+{
+    double windows = ceil(l / 65536), headers = 4 * windows;
+
+    return headers + fmin(fmin(m * (value + 2), m * value + l / 8), m < l ? INFINITY : l * value);
+}
+
+/* Entries in the union of so many ranks' lists: it grows with the same power all the way. */
+static double union_of(const struct spr_estimate *e, double ranks)
+{
+    return e->k * pow(e->u / e->k, log2(ranks) / log2(e->ranks));
+}
+
+static double stream(const struct spr_estimate *e, double wire, double cpu)
+{
+    return join(e->ranks > 2 ? UNEVEN * wire : wire, cpu);
+}
+
+/* The union is known, and becomes the result. */
+static double result(const struct spr_estimate *e)
+{
+    return e->model->take * e->u + e->model->clear * e->n;
+}
+
+static double owners(const struct spr_estimate *e)
+{
+    return e->model->encode * (e->k + e->u / e->ranks) + e->model->merge * e->k + result(e);
+}
+
+double spr_cost_sparse_direct(const struct spr_estimate *e)
+{
+    double bytes = e->share * (list_bytes(e->k, e->n, e->value) + list_bytes(e->u, e->n, e->sum));
+
+    return bulk_steps(e, 2, 2 * (e->ranks - 1)) +
+           stream(e, to_all(e, (e->ranks - 1) / e->ranks * bytes), owners(e));
+}
+
+double spr_cost_sparse_hierarchical(const struct spr_estimate *e)
+{
+    double lists = e->share * list_bytes(e->k, e->n, e->value);
+    double sums = e->share * list_bytes(e->u, e->n, e->sum);
+
+    if (e->hosts <= 1 || e->hosts >= e->ranks)
+        return INFINITY;
+    return bulk_steps(e, 3, 2 * (e->ranks - 1)) +
+           stream(e,
+                  to_all(e, (e->ranks - 1) / e->ranks * lists) +
+                      e->model->byte * e->local * (e->hosts - 1) / e->ranks * sums,
+                  owners(e));
+}
+
+double spr_cost_sparse_allgather(const struct spr_estimate *e)
+{
+    double list = list_bytes(e->k, e->n, e->value);
+    double wire = to_all(e, (e->ranks - 1) * list);
+    double cpu = (e->model->encode + e->model->merge * e->ranks) * e->k + result(e);
+
+    /* Lists of one chunk are all on their way at once. */
+    return bulk_steps(e, 1, e->ranks - 1) +
+           (list <= SPR_SPARSE_TARGET_BYTES ? join(wire, cpu) : stream(e, wire, cpu));
+}
+
+double spr_cost_sparse_doubling(const struct spr_estimate *e)
+{
+    bool uneven = exp2(rounds(e)) > e->ranks;
+    double wire = 0, cpu = result(e), of = 1;
+
+    for (; 2 * of <= e->ranks; of *= 2) {
+        double m = union_of(e, of);
+        wire += to_partner(e, of, list_bytes(m, e->n, 4));
+        cpu += (e->model->encode + 2 * e->model->merge) * m;
+    }
+    if (uneven) {
+        wire += to_partner(e, 1, list_bytes(e->k, e->n, 4) + list_bytes(e->u, e->n, 4));
+        cpu += (e->model->encode + 2 * e->model->merge) * e->k;
+    }
+    return bulk_steps(e, floor(log2(e->ranks)) + (uneven ? 2 : 0), 0) + stream(e, wire, cpu);
+}
+
+double spr_cost_sparse_ring(const struct spr_estimate *e)
+{
+    double part = e->n / e->ranks, wire, cpu = result(e);
+
+    wire = (e->ranks - 1) * list_bytes(e->u / e->ranks, part, 4);
+    for (double of = 1; of < e->ranks; of++) {
+        double m = union_of(e, of) / e->ranks;
+        wire += list_bytes(m, part, 4);
+        cpu += e->model->encode * m + e->model->merge * (m + e->k / e->ranks);
+    }
+    return bulk_steps(e, 2 * (e->ranks - 1), 0) + stream(e, to_neighbour(e, e->share * wire), cpu);
+}
+
+double spr_cost_sparse_dense(const struct spr_estimate *e)
+{
+    struct spr_estimate dense = *e;
+    double before = e->model->clear * e->n + e->model->take * e->k;
+
+    dense.bytes = 4 * e->n;
+    return before + fmin(spr_cost_direct(&dense), spr_cost_hierarchical(&dense));
+}
+
+/* Estimates ------------------------------------------------------------------------------------ */
+
+static double value_bytes(enum spr_vtype v)
+{
+    return v == SPR_V_CODED ? CODED_BYTES : (double)spr_vtype_bytes(v);
+}
+
+/* Of positions drawn by each rank for itself: U = n (1 - (1 - k/n)^P), and the reverse. */
+static double union_of_independent(double k, double n, double ranks)
+{
+    return -n * expm1(ranks * log1p(-fmin(k / n, 1)));
+}
+
+static double entries_of_independent(double u, double n, double ranks)
+{
+    return -n * expm1(log1p(-fmin(u / n, 1)) / ranks);
+}
+
+struct spr_estimate spr_estimate_of(const struct spr_comm *comm, const struct spr_plan *plan)
+{
+    const struct spr_topology *t = &comm->topology;
+    struct spr_blocks blocks = spr_blocks_choose(plan->count, (uint32_t)comm->size);
+    struct spr_estimate e = {.model = &comm->model,
+                             .ranks = comm->size,
+                             .hosts = t->hosts,
+                             .local = 1,
+                             .n = (double)plan->count,
+                             .bytes = (double)plan->count * (double)spr_dtype_size(plan->dtype),
+                             .k = (double)plan->most_entries,
+                             .u = (double)plan->last_union,
+                             .value = value_bytes(plan->vtype),
+                             .sum = plan->round_sums ? value_bytes(plan->vtype) : 4};
+
+    for (int h = 0; t->hosts > 1 && h < t->hosts; h++)
+        e.local = fmax(e.local, t->first[h + 1] - t->first[h]);
+    if (e.k <= 0 || e.n <= 0)
+        return e;
+    e.share = (double)spr_blocks_local(&blocks, 0) * e.ranks / e.n;
+    /* What may be sent at most says little where it is more than all have sent together. */
+    if (e.u > 0 && e.k > e.u)
+        e.k = entries_of_independent(e.u, e.n, e.ranks);
+    if (e.u <= 0)
+        e.u = union_of_independent(e.k, e.n, e.ranks);
+    e.u = fmin(fmax(e.u, e.k), fmin(e.n, e.k * e.ranks));
+    return e;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "collectives/model.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/opt.h"
+#include "collectives/comm.h"
+
+#define ROW(field, text)                                                                           \
+    {                                                                                              \
+        .name = #field, .doc = text, .type = SPR_OPT_DOUBLE,                                       \
+        .offset = offsetof(struct spr_model, field), .min = 0, .max = 1e6                          \
+    }
+static const struct spr_opt rows[] = {
+    ROW(latency, "seconds until a small message is there"),
+    ROW(grant, "seconds until a chunk may leave"),
+    ROW(message, "seconds per further message of a step"),
+    ROW(byte, "seconds per byte that leaves a host"),
+    ROW(reduce, "seconds per byte of a vector that is summed"),
+    ROW(encode, "seconds per entry that is encoded"),
+    ROW(merge, "seconds per entry that is summed"),
+    ROW(take, "seconds per entry of the result"),
+    ROW(clear, "seconds per position of the result"),
+};
+#undef ROW
+
+/* One "name=value". */
+static spr_status set(const char *word, struct spr_model *model, unsigned *given,
+                      struct spr_error *error)
+{
+    const char *value = strchr(word, '=');
+    char name[32];
+    const struct spr_opt *row;
+    spr_status status;
+
+    snprintf(name, sizeof name, "%.*s", value ? (int)(value - word) : 31, word);
+    row = value ? spr_opt_find(rows, SPR_ARRAY_LEN(rows), name) : NULL;
+    if (!row)
+        return spr_error_set(error, SPR_ERR_INVALID, -1,
+                             "SPARRING_MODEL: '%.64s' is no constant of a model; sparring-tune "
+                             "prints one",
+                             word);
+    status = spr_opt_set(row, model, value + 1, error);
+    *given |= 1u << (row - rows);
+    return status;
+}
+
+spr_status spr_model_parse(const char *text, struct spr_model *model, struct spr_error *error)
+{
+    struct spr_model parsed = {.known = true};
+    unsigned given = 0;
+    spr_status status;
+    char word[80];
+
+    for (const char *at = text;; at++) {
+        size_t n = strcspn(at, ",");
+        snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), at);
+        status = set(word, &parsed, &given, error);
+        if (status)
+            return status;
+        at += n;
+        if (!*at)
+            break;
+    }
+    for (size_t i = 0; i < SPR_ARRAY_LEN(rows); i++)
+        if (!(given >> i & 1))
+            return spr_error_set(error, SPR_ERR_INVALID, -1,
+                                 "SPARRING_MODEL: '%s' is missing; sparring-tune prints all",
+                                 rows[i].name);
+    *model = parsed;
+    return SPR_OK;
+}
+
+const char *spr_model_print(const struct spr_model *model, char *text, size_t bytes)
+{
+    char number[32];
+    double value;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < SPR_ARRAY_LEN(rows); i++) {
+        size_t used = strlen(text);
+        memcpy(&value, (const char *)model + rows[i].offset, sizeof value);
+        snprintf(text + used, bytes - used, "%s%s=%s", i ? "," : "", rows[i].name,
+                 spr_print_double(value, number, sizeof number));
+    }
+    return text;
+}
+
+spr_status spr_model_check_option(const char *value, struct spr_error *error)
+{
+    struct spr_model model;
+
+    if (!*value || !strcmp(value, "measure"))
+        return SPR_OK;
+    return spr_model_parse(value, &model, error);
+}
+
+void spr_model_new_era(struct spr_comm *comm)
+{
+    static _Atomic uint64_t eras;
+    const char *value = comm->options.model;
+    struct spr_error ignored = {0};
+
+    comm->era = atomic_fetch_add_explicit(&eras, 1, memory_order_relaxed) + 1;
+    comm->model = (struct spr_model){0};
+    if (value && strchr(value, '='))
+        (void)spr_model_parse(value, &comm->model, &ignored); /* it was checked */
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Tuning: which algorithm a collective will take, and why.
+ *
+ * Without a model "auto" goes by rules: by size, by who shares a host. With one it takes the
+ * algorithm that the model says is the fastest for this size, density and growth of the union; a
+ * compressed allreduce then also becomes a dense one where that is faster. A model is a few
+ * constants, seconds per byte, per entry and so on, equal on all ranks: measured by
+ * spr_comm_tune(), or given by SPARRING_MODEL, which sparring-tune writes.
+ */
+#ifndef SPARRING_TUNE_H
+#define SPARRING_TUNE_H
+
+#include <sparring/codec.h>
+#include <sparring/comm.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Measure this communicator's links and CPUs with a few collectives of its own, and choose
+ * algorithms by that from now on, until the ranks are others (spr_comm_shrink(), spr_comm_grow()).
+ * Collective; blocks, for some tens of milliseconds on 1 Gbit/s. Nothing else may be posted
+ * meanwhile. Measures while nothing else runs, or what else runs is measured, too. It counts as
+ * collectives of the communicator. May be called again. A rank alone: OK, nothing is measured.
+ * With SPARRING_MODEL=measure spr_comm_create() does it. Errors: as in dense.h.
+ */
+spr_status spr_comm_tune(spr_comm *comm);
+
+/* The model as a value of SPARRING_MODEL, the same text on all ranks; "" when there is none. `text`
+ * has room for `bytes`, of which 320 suffice, and is returned. Any thread. */
+const char *spr_comm_model(spr_comm *comm, char *text, size_t bytes);
+
+/* What the model says of an algorithm. */
+typedef struct spr_prediction {
+    const char *algorithm; /* a name of spr_algorithm_name() */
+    double seconds;        /* NaN: there is no model, or it has no formula for this */
+    int chosen;            /* not 0: "auto" takes this one */
+} spr_prediction;
+
+/*
+ * Predictions for "allreduce" or "sparse_allreduce" of `count` elements. Sparse: lists of at most
+ * `most_entries` (more than 0), whose union had `last_union` entries lately (0: not known, taken
+ * for that of independent positions). Fills at most `capacity` of `predictions`, of which one is
+ * chosen, and returns how many there are. Any thread. Errors: INVALID, FORKED (negative).
+ */
+int spr_comm_predict(spr_comm *comm, const char *collective, size_t count, spr_dtype dtype,
+                     size_t most_entries, size_t last_union, spr_prediction *predictions,
+                     int capacity);
+/* Likewise for the next step of a codec, which does not run. */
+int spr_codec_predict(spr_comm *comm, spr_codec *codec, spr_prediction *predictions, int capacity);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Models that real processes measure: all ranks have the same one, choose alike by it, and sum
+ * right; and what becomes of those that are given.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/crc32c.h"
+#include "tests/multi/job.h"
+
+#define SECONDS 60
+
+static const char given[] = "latency=1e-05,grant=1e-05,message=1e-06,byte=1e-09,reduce=1e-10,"
+                            "encode=2e-09,merge=4e-09,take=1e-09,clear=1e-10";
+
+static void sum_all_ways(spr_comm *comm)
+{
+    enum { N = 30000 };
+    static const char *const specs[] = {"topk:ratio=0.1%",
+                                        "topk:ratio=10%",
+                                        "topk:ratio=60%",
+                                        "topk:ratio=60%+fp16",
+                                        "threshold:by=absolute,value=50,most=1",
+                                        "none"};
+    static float gradient[N], dense[N];
+    spr_layout layout = {1, "w", 0, N, 1};
+    int rank = spr_comm_rank(comm), size = spr_comm_size(comm);
+
+    for (size_t n = 1; n <= N; n *= 30) {
+        for (size_t i = 0; i < n; i++)
+            dense[i] = (float)(rank + 1);
+        RANK_CHECK(spr_allreduce(comm, dense, dense, n, SPR_FP32, SPR_SUM, NULL) == SPR_OK);
+        for (size_t i = 0; i < n; i++)
+            RANK_CHECK(dense[i] == (float)(size * (size + 1) / 2));
+    }
+    for (size_t c = 0; c < sizeof specs / sizeof *specs; c++) {
+        spr_codec *codec;
+        RANK_CHECK(spr_codec_create(specs[c], &layout, 1, &codec) == SPR_OK);
+        for (int step = 0; step < 4; step++) {
+            /* The same on all ranks, so that any order of adding gives the same sums. */
+            for (int i = 0; i < N; i++)
+                gradient[i] = (float)((i * 7919) % 101 + step);
+            RANK_CHECK(spr_compressed_allreduce(comm, codec, gradient, SPR_SUM, NULL) == SPR_OK);
+            for (int i = 0; i < N; i++)
+                RANK_CHECK(fmodf(gradient[i], (float)size) == 0);
+        }
+        spr_codec_destroy(codec);
+    }
+}
+
+static void run_measured(struct job *job, int rank, spr_comm *comm)
+{
+    spr_prediction predictions[24];
+    char text[320], again[320];
+    int n, chosen = 0;
+
+    spr_comm_model(comm, text, sizeof text);
+    RANK_CHECK(!strncmp(text, "latency=", 8));
+    RANK_CHECK(spr_comm_tune(comm) == SPR_OK);
+    spr_comm_model(comm, again, sizeof again);
+    RANK_CHECK(strcmp(text, again) != 0);
+    n = spr_comm_predict(comm, "sparse_allreduce", 100000, SPR_FP32, 1000, 0, predictions, 24);
+    RANK_CHECK(n > 3);
+    for (int i = 0; i < n; i++)
+        chosen += predictions[i].chosen;
+    RANK_CHECK(chosen == 1);
+    RANK_CHECK(spr_comm_predict(comm, "barrier", 1, SPR_FP32, 0, 0, predictions, 24) < 0);
+    ((uint32_t *)job->shared)[rank] = spr_crc32c(0, again, strlen(again));
+    sum_all_ways(comm);
+}
+
+static void run_given(struct job *job, int rank, spr_comm *comm)
+{
+    char text[320];
+
+    RANK_CHECK(!strcmp(spr_comm_model(comm, text, sizeof text), given));
+    ((uint32_t *)job->shared)[rank] = 1;
+    sum_all_ways(comm);
+}
+
+static const char *model;
+
+static void set_model(struct job *job, int rank)
+{
+    (void)job;
+    (void)rank;
+    setenv("SPARRING_MODEL", model, 1);
+}
+
+static void run_everywhere(void (*run)(struct job *job, int rank, spr_comm *comm))
+{
+    job_prepare = set_model;
+    for (size_t t = 0; t < job_transport_count; t++) {
+        struct job job;
+        job_start(&job, 3, job_transports[t], run, NULL);
+        assert_true(job_wait(&job, SECONDS));
+        for (int r = 0; r < 3; r++)
+            assert_int_equal(job.codes[r], 0);
+        for (int r = 1; r < 3; r++)
+            assert_int_equal(((uint32_t *)job.shared)[r], ((uint32_t *)job.shared)[0]);
+    }
+    job_prepare = NULL;
+}
+
+static void ranks_that_measure_agree(void **state)
+{
+    (void)state;
+    model = "measure";
+    run_everywhere(run_measured);
+}
+
+static void ranks_take_the_model_that_is_given(void **state)
+{
+    (void)state;
+    model = given;
+    run_everywhere(run_given);
+}
+
+static void run_lost(struct job *job, int rank, spr_comm *comm)
+{
+    char text[320];
+
+    (void)job;
+    if (rank == 1)
+        _exit(0);
+    /* Measuring ends with the rank's name, and leaves what there was. */
+    RANK_CHECK(spr_comm_tune(comm) != SPR_OK);
+    RANK_CHECK(strstr(spr_last_error(comm), "rank 1") != NULL);
+    RANK_CHECK(spr_comm_shrink(comm, 0, NULL) == SPR_OK);
+    RANK_CHECK(!*spr_comm_model(comm, text, sizeof text));
+    RANK_CHECK(spr_comm_tune(comm) == SPR_OK);
+    RANK_CHECK(*spr_comm_model(comm, text, sizeof text));
+    sum_all_ways(comm);
+}
+
+static void a_rank_that_dies_meanwhile_is_named(void **state)
+{
+    struct job job;
+
+    (void)state;
+    job_start(&job, 3, "auto", run_lost, NULL);
+    job_expect_success(&job, SECONDS);
+}
+
+static void a_model_that_is_wrong_is_refused(void **state)
+{
+    spr_comm *comm;
+
+    (void)state;
+    setenv("SPARRING_MODEL", "latency=1", 1);
+    assert_int_equal(spr_comm_create(NULL, &comm), SPR_ERR_INVALID);
+    assert_non_null(strstr(spr_last_error(NULL), "SPARRING_MODEL: 'grant' is missing"));
+    unsetenv("SPARRING_MODEL");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_that_measure_agree),
+        cmocka_unit_test(ranks_take_the_model_that_is_given),
+        cmocka_unit_test(a_rank_that_dies_meanwhile_is_named),
+        cmocka_unit_test(a_model_that_is_wrong_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * The model against the simulated network, where computing takes no time: what it predicts for each
+ * algorithm, and whether it takes the fastest.
+ */
+#include "collectives/collective.h"
+#include "tests/sim/vectors.h"
+
+#define LATENCY_S 20e-6
+#define BANDWIDTH 1e9
+
+struct cell {
+    int ranks;
+    size_t n;
+    double density; /* 0: dense */
+};
+
+static void give_model(struct world *w)
+{
+    for (int r = 0; r < w->ranks; r++)
+        w->comms[r]->model = (struct spr_model){
+            .known = true, .latency = LATENCY_S, .grant = LATENCY_S, .byte = 8 / BANDWIDTH};
+}
+
+static spr_sparse draw_list(const struct cell *cell, int rank)
+{
+    size_t k = (size_t)((double)cell->n * cell->density);
+    struct spr_rng rng = {seed, 1 + (uint64_t)rank};
+    spr_sparse list = {.count = 0};
+
+    list.index = malloc((k + 1) * sizeof *list.index);
+    list.value = malloc((k + 1) * sizeof *list.value);
+    for (size_t i = 0; i < cell->n && list.count < k; i++)
+        if (spr_rng_below(&rng, cell->n - i) < k - list.count) {
+            list.index[list.count] = (uint32_t)i;
+            list.value[list.count++] = 1;
+        }
+    return list;
+}
+
+/* Virtual seconds of one operation. */
+static double run_cell(struct world *w, const struct cell *cell, const char *algorithm)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    spr_sparse lists[WORLD_MAX] = {{0}};
+    float *vectors[WORLD_MAX];
+    uint64_t begin, end;
+
+    options.algorithm = algorithm;
+    options.most_entries = (size_t)((double)cell->n * cell->density);
+    for (int r = 0; r < w->ranks; r++) {
+        vectors[r] = calloc(cell->n, sizeof(float));
+        if (cell->density > 0)
+            lists[r] = draw_list(cell, r);
+    }
+    begin = spr_now_ns(spr_sim_clock(w->sim));
+    for (int r = 0; r < w->ranks; r++)
+        assert_int_equal(cell->density > 0
+                             ? spr_isparse_allreduce(w->comms[r], &lists[r], cell->n, vectors[r],
+                                                     NULL, SPR_SUM, &options, &w->requests[r])
+                             : spr_iallreduce(w->comms[r], vectors[r], vectors[r], cell->n,
+                                              SPR_FP32, SPR_SUM, &options, &w->requests[r]),
+                         SPR_OK);
+    run_ok(w);
+    end = spr_now_ns(spr_sim_clock(w->sim));
+    for (int r = 0; r < w->ranks; r++) {
+        free(vectors[r]);
+        free(lists[r].index);
+        free(lists[r].value);
+    }
+    return (double)(end - begin) * 1e-9;
+}
+
+struct score {
+    int predictions, near; /* within the bound */
+    int cells, best;       /* auto within 10 % of the fastest by hand */
+};
+
+static void play(const struct cell *cell, struct score *score)
+{
+    struct spr_sim_options options = {
+        .ranks = cell->ranks, .seed = seed, .latency_s = LATENCY_S, .bandwidth = BANDWIDTH};
+    const char *kind = cell->density > 0 ? "sparse_allreduce" : "allreduce";
+    spr_prediction predictions[SPR_CANDIDATES];
+    double fastest = INFINITY, chosen = NAN;
+    struct world w;
+    int n;
+
+    world_create(&w, &options);
+    give_model(&w);
+    n = spr_comm_predict(w.comms[0], kind, cell->n, SPR_FP32,
+                         (size_t)((double)cell->n * cell->density), 0, predictions, SPR_CANDIDATES);
+    assert_in_range(n, 1, SPR_CANDIDATES);
+    for (int i = 0; i < n; i++) {
+        double seconds = run_cell(&w, cell, predictions[i].algorithm);
+        double error = predictions[i].seconds / seconds - 1;
+        if (isnan(error))
+            continue;
+        printf("%d ranks, n=%zu, density %g: %s predicted %.3f ms, took %.3f ms (%+.0f %%)%s\n",
+               cell->ranks, cell->n, cell->density, predictions[i].algorithm,
+               predictions[i].seconds * 1e3, seconds * 1e3, 100 * error,
+               predictions[i].chosen ? ", chosen" : "");
+        score->predictions++;
+        score->near += fabs(error) < 0.2;
+        fastest = fmin(fastest, seconds);
+        if (predictions[i].chosen)
+            chosen = seconds;
+    }
+    score->cells++;
+    score->best += chosen <= 1.1 * fastest;
+    world_destroy(&w);
+}
+
+static void predictions_are_near_on_the_wire(void **state)
+{
+    static const int ranks[] = {2, 3, 4, 7, 8};
+    static const double densities[] = {0, 1e-3, 1e-2, 0.1, 0.5};
+    static const size_t sizes[] = {4096, 65536, 1000000};
+    struct score score = {0};
+
+    (void)state;
+    for (size_t p = 0; p < SPR_ARRAY_LEN(ranks) - (reference_small_scale() ? 3 : 0); p++)
+        for (size_t d = 0; d < SPR_ARRAY_LEN(densities); d++)
+            for (size_t s = 0; s < SPR_ARRAY_LEN(sizes); s++)
+                play(&(struct cell){ranks[p], sizes[s], densities[d]}, &score);
+    printf("%d of %d predictions within 20 %%, %d of %d choices within 10 %% of the fastest\n",
+           score.near, score.predictions, score.best, score.cells);
+    assert_true(score.near >= 0.9 * score.predictions);
+    assert_true(score.best >= 0.95 * score.cells);
+}
+
+/* Text ----------------------------------------------------------------------------------------- */
+
+static void a_model_as_text_is_the_same_model(void **state)
+{
+    struct spr_model model = {.latency = 1.0 / 3,
+                              .grant = 1e-5,
+                              .message = 0,
+                              .byte = 8.1e-10,
+                              .reduce = 1e-11,
+                              .encode = 2e-9,
+                              .merge = 0x1.fp-30,
+                              .take = 5e-10,
+                              .clear = 1e-10,
+                              .known = true},
+                     again = {0};
+    struct spr_error error = {0};
+    char text[320];
+
+    (void)state;
+    spr_model_print(&model, text, sizeof text);
+    assert_int_equal(spr_model_parse(text, &again, &error), SPR_OK);
+    assert_true(again.known);
+    assert_memory_equal(&again, &model, offsetof(struct spr_model, known));
+    assert_int_equal(spr_model_check_option("", &error), SPR_OK);
+    assert_int_equal(spr_model_check_option("measure", &error), SPR_OK);
+    assert_int_equal(spr_model_check_option(text, &error), SPR_OK);
+}
+
+static void what_is_wrong_with_a_model_is_said(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } wrong[] = {
+        {"measured", "'measured' is no constant of a model"},
+        {"latency=1,speed=3", "'speed=3' is no constant"},
+        {"latency=fast", "fast"},
+        {"latency=-1", "-1"},
+        {"latency=1,", "'' is no constant"},
+        {"latency=1e-5,grant=0,message=0,byte=1e-9,reduce=0,encode=0,merge=0,take=0",
+         "'clear' is missing"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(wrong); i++) {
+        struct spr_error error = {0};
+        assert_int_equal(spr_model_check_option(wrong[i].text, &error), SPR_ERR_INVALID);
+        if (!strstr(error.text, wrong[i].says))
+            fail_msg("'%s': %s", wrong[i].text, error.text);
+    }
+}
+
+/* Choices -------------------------------------------------------------------------------------- */
+
+enum { CODEC_N = 4000 };
+
+/* One step of a codec on all ranks: the algorithm that all have taken. */
+static const char *step(struct world *w, spr_codec **codecs)
+{
+    static float gradient[WORLD_MAX][CODEC_N];
+    const char *name;
+
+    for (int r = 0; r < w->ranks; r++) {
+        for (int i = 0; i < CODEC_N; i++)
+            gradient[r][i] = (float)((i * 7919 + r * 104729) % 9973) - 4986;
+        assert_int_equal(spr_icompressed_allreduce(w->comms[r], codecs[r], gradient[r], SPR_SUM,
+                                                   NULL, &w->requests[r]),
+                         SPR_OK);
+    }
+    name = w->requests[0]->posted.algorithm;
+    for (int r = 1; r < w->ranks; r++)
+        assert_string_equal(w->requests[r]->posted.algorithm, name);
+    run_ok(w);
+    for (int r = 1; r < w->ranks; r++)
+        assert_memory_equal(gradient[r], gradient[0], sizeof gradient[0]);
+    return name;
+}
+
+static void make_codecs(const struct world *w, const char *spec, spr_codec **codecs)
+{
+    spr_layout layout = {1, "w", 0, CODEC_N, 1};
+
+    for (int r = 0; r < w->ranks; r++)
+        assert_int_equal(spr_codec_create(spec, &layout, 1, &codecs[r]), SPR_OK);
+}
+
+/* Where nothing costs but to write the result, and dense vectors a little to sum. */
+static void a_union_that_has_grown_makes_the_next_step_dense(void **state)
+{
+    static const struct spr_model model = {.known = true, .take = 1e-8, .reduce = 5e-10};
+    spr_codec *codecs[4];
+    struct world w;
+
+    (void)state;
+    make(&w, 4, 0);
+    make_codecs(&w, "topk:ratio=50%", codecs);
+    for (int r = 0; r < 4; r++)
+        w.comms[r]->model = model;
+    assert_string_not_equal(step(&w, codecs), "dense");
+    assert_string_equal(step(&w, codecs), "dense");
+    assert_string_equal(step(&w, codecs), "dense");
+    /* What it has learnt was of other ranks. */
+    for (int r = 0; r < 4; r++) {
+        spr_model_new_era(w.comms[r]);
+        assert_false(w.comms[r]->model.known);
+        w.comms[r]->model = model;
+    }
+    assert_string_not_equal(step(&w, codecs), "dense");
+    for (int r = 0; r < 4; r++)
+        spr_codec_destroy(codecs[r]);
+    world_destroy(&w);
+}
+
+static void an_algorithm_stays_unless_another_is_much_faster(void **state)
+{
+    struct spr_model model = {.known = true, .latency = 1e-5, .byte = 1e-9};
+    spr_codec *codecs[4];
+    struct world w;
+    const char *first;
+
+    (void)state;
+    make(&w, 4, 0);
+    make_codecs(&w, "topk:ratio=10%", codecs);
+    for (int r = 0; r < 4; r++) {
+        w.comms[r]->model = model;
+        w.comms[r]->options.determinism = SPR_DETERMINISM_CANONICAL;
+    }
+    first = step(&w, codecs);
+    assert_string_equal(first, "allgather");
+    /* direct: 2 steps and about 2/3 of the bytes; allgather: 1 step. A little in favour of one ...
+     */
+    model = (struct spr_model){.known = true, .merge = 1e-8, .encode = 4.5e-8, .reduce = 1e-6};
+    for (int r = 0; r < 4; r++)
+        w.comms[r]->model = model;
+    assert_string_equal(step(&w, codecs), "allgather");
+    /* ... and much. */
+    model.merge = 1e-6;
+    for (int r = 0; r < 4; r++)
+        w.comms[r]->model = model;
+    assert_string_equal(step(&w, codecs), "direct");
+    for (int r = 0; r < 4; r++)
+        spr_codec_destroy(codecs[r]);
+    world_destroy(&w);
+}
+
+static void the_level_of_determinism_holds_with_a_model(void **state)
+{
+    struct spr_model model = {.known = true, .latency = 1e-3, .byte = 1e-12};
+    static float x[8][300];
+    struct world w;
+
+    (void)state;
+    make(&w, 8, 0);
+    for (int canonical = 0; canonical < 2; canonical++) {
+        for (int r = 0; r < 8; r++) {
+            w.comms[r]->model = model;
+            w.comms[r]->model.message = 1e-3;
+            w.comms[r]->options.determinism = canonical;
+            assert_int_equal(spr_iallreduce(w.comms[r], x[r], x[r], 300, SPR_FP32, SPR_SUM, NULL,
+                                            &w.requests[r]),
+                             SPR_OK);
+        }
+        assert_string_equal(w.requests[0]->posted.algorithm, canonical ? "flat" : "doubling");
+        run_ok(&w);
+    }
+    world_destroy(&w);
+}
+
+static void lists_longer_than_promised_are_refused(void **state)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    uint32_t index[3] = {1, 2, 3};
+    float value[3] = {1, 2, 3}, dense[10];
+    spr_sparse list = {index, value, 3, 3};
+    struct world w;
+
+    (void)state;
+    make(&w, 1, 0);
+    options.most_entries = 2;
+    assert_int_equal(spr_isparse_allreduce(w.comms[0], &list, 10, dense, NULL, SPR_SUM, &options,
+                                           &w.requests[0]),
+                     SPR_ERR_INVALID);
+    assert_non_null(strstr(spr_last_error(NULL), "3 entries, where most_entries is 2"));
+    world_destroy(&w);
+}
+
+VECTORS_MAIN(cmocka_unit_test(predictions_are_near_on_the_wire),
+             cmocka_unit_test(a_model_as_text_is_the_same_model),
+             cmocka_unit_test(what_is_wrong_with_a_model_is_said),
+             cmocka_unit_test(a_union_that_has_grown_makes_the_next_step_dense),
+             cmocka_unit_test(an_algorithm_stays_unless_another_is_much_faster),
+             cmocka_unit_test(the_level_of_determinism_holds_with_a_model),
+             cmocka_unit_test(lists_longer_than_promised_are_refused))

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tools/perf/explain.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "tools/perf/buckets.h"
+
+enum { MAX_PREDICTIONS = 24 };
+
+bool explain_begin(struct job *job)
+{
+    char text[320];
+
+    if (!job->options->explain)
+        return true;
+    spr_comm_model(job->comm, text, sizeof text);
+    if (*text == '\0' && !job_ok(job, spr_comm_tune(job->comm)))
+        return false;
+    spr_comm_model(job->comm, text, sizeof text);
+    job_comment(job, "model: %s", *text != '\0' ? text : "none, for one rank");
+    return true;
+}
+
+/* Of the trial as it would run now. Returns how many, or a negative status. */
+static int predict(const struct trial *trial, spr_prediction *predictions)
+{
+    spr_comm *comm = trial->job->comm;
+
+    if (trial->kind == KIND_COMPRESSED)
+        return spr_codec_predict(comm, trial->buckets[0].codec, predictions, MAX_PREDICTIONS);
+    if (trial->kind == KIND_SPARSE)
+        return spr_comm_predict(comm, "sparse_allreduce", trial->count, trial->dtype,
+                                trial->call.most_entries, 0, predictions, MAX_PREDICTIONS);
+    if (trial->kind == KIND_ALLREDUCE)
+        return spr_comm_predict(comm, "allreduce", trial->count, trial->dtype, 0, 0, predictions,
+                                MAX_PREDICTIONS);
+    return 0;
+}
+
+bool explain_trial(struct trial *trial)
+{
+    bool any = strcmp(trial->algorithm, "auto") == 0;
+    spr_prediction predictions[MAX_PREDICTIONS];
+    int n;
+
+    if (trial->bucket_count > 1 || trial->beside)
+        return true;
+    n = predict(trial, predictions);
+    if (n < 0)
+        return job_ok(trial->job, (spr_status)n);
+    for (int i = 0; i < n && i < MAX_PREDICTIONS; i++) {
+        const spr_prediction *p = &predictions[i];
+        if (any ? !p->chosen : strcmp(p->algorithm, trial->algorithm) != 0)
+            continue;
+        trial->figures.predicted_us = p->seconds * 1e6;
+        trial->figures.taken = any ? p->algorithm : NULL;
+    }
+    return true;
+}
+
+/* What "auto" takes for such a row. */
+static const char *choice_for(const struct trial *trial)
+{
+    spr_prediction predictions[MAX_PREDICTIONS];
+    int n = predict(trial, predictions);
+
+    for (int i = 0; i < n && i < MAX_PREDICTIONS; i++)
+        if (predictions[i].chosen)
+            return predictions[i].algorithm;
+    return "no algorithm";
+}
+
+void explain_group(const struct trial *trials, size_t count)
+{
+    const struct trial *best = NULL;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct trial *trial = &trials[i];
+        const struct figures *f = &trial->figures;
+        if (!trial->job->options->explain || !isfinite(f->predicted_us))
+            continue;
+        job_comment(trial->job, "%s %s%s: predicted %.1f us, measured %.1f (%+.0f %%)",
+                    kind_names[trial->kind], f->taken != NULL ? "auto: " : "",
+                    f->taken != NULL ? f->taken : trial->algorithm, f->predicted_us, f->p50_us,
+                    100 * (f->p50_us / f->predicted_us - 1));
+        if (trial->kind == trial->job->options->kind && f->taken == NULL &&
+            (best == NULL || f->predicted_us < best->figures.predicted_us))
+            best = trial;
+    }
+    if (best != NULL)
+        job_comment(best->job, "auto takes %s", choice_for(best));
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * sparring-tune: measures the model by which algorithms are chosen, and prints it as a line of a
+ * configuration file, or puts it into one.
+ *
+ *   every rank   spr_comm_create, spr_comm_tune; all have the same constants then
+ *   rank 0       MODEL=... to standard output, and with --write in place of the line in the file
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sparring/sparring.h>
+
+#include "base/util.h"
+
+struct options {
+    const char *file; /* NULL: none */
+};
+
+static bool speaks(void)
+{
+    const char *rank = getenv("SPARRING_RANK");
+
+    return !rank || !strcmp(rank, "0");
+}
+
+static void SPR_PRINTF(1, 2) complain(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    fputs("sparring-tune: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+}
+
+static void print_help(void)
+{
+    puts(
+        "Usage: sparring-run -n RANKS -- sparring-tune [options]\n"
+        "Measures links and CPUs, and prints the line of a configuration file by which algorithms\n"
+        "are chosen. Run it where and as the jobs will run, while nothing else does.\n"
+        "\n"
+        "      --write FILE  also put the line into this file, in place of the one that is there\n"
+        "  -h, --help        print this text\n"
+        "  -V, --version     print the version");
+}
+
+/* -1: go on; otherwise the exit code. */
+static int parse(struct options *options, int argc, char **argv)
+{
+    static const struct option longs[] = {{"write", required_argument, NULL, 'w'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {"version", no_argument, NULL, 'V'},
+                                          {NULL, 0, NULL, 0}};
+    int found;
+
+    opterr = 0;
+    while ((found = getopt_long(argc, argv, ":hV", longs, NULL)) != -1) {
+        if (found == 'w') {
+            options->file = optarg;
+        } else if (found == 'h' || found == 'V') {
+            if (speaks() && found == 'h')
+                print_help();
+            else if (speaks())
+                printf("sparring-tune %s\n", spr_version());
+            return 0;
+        } else {
+            if (speaks())
+                complain(found == ':' ? "%s wants a value (see --help)"
+                                      : "unknown option %s (see --help)",
+                         argv[optind - 1]);
+            return 2;
+        }
+    }
+    if (optind < argc || (options->file && !*options->file)) {
+        if (speaks())
+            complain("%s (see --help)",
+                     optind < argc ? "it takes options only" : "--write wants the name of a file");
+        return 2;
+    }
+    return -1;
+}
+
+/* Is this the line of the model? As base/opt reads it: with SPARRING_ in front or without. */
+static bool is_model(const char *line)
+{
+    line += strspn(line, " \t");
+    if (!strncmp(line, "SPARRING_", 9))
+        line += 9;
+    if (strncmp(line, "MODEL", 5) != 0)
+        return false;
+    line += 5 + strspn(line + 5, " \t");
+    return *line == '=';
+}
+
+/* All lines of the old file but that one, and then the new one. */
+static bool copy(const char *from, FILE *to, const char *model)
+{
+    FILE *old = fopen(from, "r");
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t n;
+    bool ended = true;
+
+    if (!old && errno != ENOENT)
+        return false;
+    while (old && (n = getline(&line, &room, old)) > 0) {
+        if (is_model(line))
+            continue;
+        fputs(line, to);
+        ended = line[n - 1] == '\n';
+    }
+    free(line);
+    if (old)
+        fclose(old);
+    return fprintf(to, "%sMODEL=%s\n", ended ? "" : "\n", model) > 0 && fflush(to) == 0 &&
+           fsync(fileno(to)) == 0;
+}
+
+/* The file has the old lines or the new ones, whatever happens. */
+static bool replace_line(const char *file, const char *model)
+{
+    size_t bytes = strlen(file) + 8;
+    char *temporary = malloc(bytes);
+    struct stat was;
+    bool done = false;
+    FILE *out;
+    int fd;
+
+    if (!temporary)
+        return false;
+    snprintf(temporary, bytes, "%s.XXXXXX", file);
+    fd = mkstemp(temporary);
+    out = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (out) {
+        done = copy(file, out, model) &&
+               fchmod(fd, stat(file, &was) == 0 ? was.st_mode & 07777 : 0644) == 0;
+        done = fclose(out) == 0 && done && rename(temporary, file) == 0;
+    } else if (fd >= 0) {
+        close(fd);
+    }
+    if (!done && fd >= 0) {
+        int why = errno;
+        unlink(temporary);
+        errno = why;
+    }
+    free(temporary);
+    return done;
+}
+
+static int tell(spr_comm *comm, const struct options *options)
+{
+    char model[320];
+
+    if (spr_comm_size(comm) == 1) {
+        complain("there is nothing to measure with one rank: sparring-run -n RANKS -- "
+                 "sparring-tune");
+        return 2;
+    }
+    if (spr_comm_rank(comm) != 0)
+        return 0;
+    spr_comm_model(comm, model, sizeof model);
+    printf("MODEL=%s\n", model);
+    if (fflush(stdout) != 0) {
+        complain("cannot write to standard output");
+        return 1;
+    }
+    if (options->file && !replace_line(options->file, model)) {
+        complain("rank 0: --write %s: %s", options->file, strerror(errno));
+        return 1;
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = {0};
+    spr_comm *comm = NULL;
+    spr_status status;
+    int code = parse(&options, argc, argv);
+
+    if (code >= 0)
+        return code;
+    status = spr_comm_create(NULL, &comm);
+    if (status == SPR_OK)
+        status = spr_comm_tune(comm);
+    if (status != SPR_OK) {
+        if (status != SPR_ERR_INVALID || speaks())
+            complain("rank %s: %s", getenv("SPARRING_RANK") ? getenv("SPARRING_RANK") : "0",
+                     spr_last_error(comm));
+        code = status == SPR_ERR_INVALID ? 2 : 1;
+    } else {
+        code = tell(comm, &options);
+    }
+    spr_comm_destroy(comm);
+    return code;
+}
