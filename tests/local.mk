@@ -295,7 +295,9 @@ tests_cli_test_sparring_perf_LDADD = $(CMOCKA_LIBS)
 test_programs += tests/cli/test_sparring_perf_buckets
 tests_cli_test_sparring_perf_buckets_SOURCES = tests/cli/test_sparring_perf_buckets.c $(perf_line)
 tests_cli_test_sparring_perf_buckets_LDADD = $(CMOCKA_LIBS)
-test_scripts += tests/cli/test_compare.sh tests/cli/test_sparring_codec.sh tests/cli/test_sparring_sim.sh tests/cli/test_sparring_tune.sh
+test_scripts += tests/cli/test_compare.sh tests/cli/test_sparring_codec.sh tests/cli/test_sparring_sim.sh \
+	tests/cli/test_sparring_tune.sh
+EXTRA_DIST += tests/cli/tool.sh
 
 # Only by `make check-vm`: VM_TESTS in a virtual machine that has soft-RoCE, one after the other in one boot; VM_HOST_TESTS here,
 # they boot guests themselves. vm_programs are built for that; VM_TESTS can also name programs of test_programs.

@@ -1,50 +1,23 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # bench/compare as its users see it: options, rows of peers that are missing, fail, lie or hang, nothing left behind.
-set -uo pipefail
-top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
-top_builddir=${top_builddir:-$top_srcdir}
-if ! command -v python3 >/dev/null; then
-    echo "skipped: no python3"
-    exit 77
-fi
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+# shellcheck source=tests/cli/tool.sh
+. "$(dirname "$0")/tool.sh"
 export TMPDIR=$folder
-failed=0
-
-# run OPTIONS...: sets code, and the files out and err.
-run() {
-    "$top_srcdir/bench/compare" --build "$top_builddir" "$@" </dev/null >"$folder/out" 2>"$folder/err"
-    code=$?
-    echo "compare $*: exit code $code"
-}
-fail() {
-    echo "FAILED: $1"
-    sed 's/^/    /' "$folder/out" "$folder/err"
-    failed=1
-}
-expect_code() { [ "$code" -eq "$1" ] || fail "exit code $code, not $1"; }
-# expect FILE PATTERN
-expect() { grep -qE -e "$2" "$folder/$1" || fail "'$2' is not in std$1"; }
+tool=("$top_srcdir/bench/compare" --build "$top_builddir")
 
 run --help
 expect_code 0
 expect out '--only NAME'
 expect out '^  openmpi-ring$'
 
-wrong_usage() {
-    run "$@"
-    expect_code 2
-    [ "$(wc -l <"$folder/err")" -eq 1 ] && [ ! -s "$folder/out" ] || fail "not one line on standard error"
-}
-wrong_usage --frobnicate
-wrong_usage --hosts 1
-wrong_usage --rate fast
-wrong_usage --rate 0gbit
-wrong_usage --elements 0
-wrong_usage --only dense,nonsense
-wrong_usage dense
+refused 2 '--frobnicate' --frobnicate
+refused 2 '--hosts: a whole number from 2 on' --hosts 1
+refused 2 "--rate: a rate such as .* not 'fast'" --rate fast
+refused 2 '--rate: a rate such as' --rate 0gbit
+refused 2 '--elements: a whole number from 1 on' --elements 0
+refused 2 "--only: no row 'nonsense'; there is: " --only dense,nonsense
+refused 2 'dense' dense
 
 # Without an RDMA device bench/verbs says where there is one.
 if [ ! -d /sys/class/infiniband ]; then
@@ -162,7 +135,7 @@ expect out '^  gloo .*WRONG: [0-9]+ elements'
 # Killed without a chance to clear up.
 echo hangs >"$FAKE"
 rm -f "$FAKE".[01]
-"$top_srcdir/bench/compare" --build "$top_builddir" "${gloo[@]}" >"$folder/out" 2>"$folder/err" </dev/null &
+"${tool[@]}" "${gloo[@]}" >"$folder/out" 2>"$folder/err" </dev/null &
 compare=$!
 for ((try = 0; try < 300; try++)); do
     [ ! -s "$FAKE.0" ] || [ ! -s "$FAKE.1" ] || break

@@ -1,41 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # sparring-codec as its users see it: what it lists, measures, writes, reads and refuses.
-set -uo pipefail
-top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
-top_builddir=${top_builddir:-$top_srcdir}
-codec=$top_builddir/tools/sparring-codec
-if ! command -v python3 >/dev/null; then
-    echo "skipped: no python3"
-    exit 77
-fi
-folder=$(mktemp -d)
-trap 'chmod -R u+rwx "$folder"; rm -rf "$folder"' EXIT
-failed=0
+# shellcheck source=tests/cli/tool.sh
+. "$(dirname "$0")/tool.sh"
+tool=("$top_builddir/tools/sparring-codec")
 
-# run OPTIONS...: sets code, and the files out and err.
-run() {
-    timeout 120 "$codec" "$@" </dev/null >"$folder/out" 2>"$folder/err"
-    code=$?
-    echo "sparring-codec $*: exit code $code"
-}
-fail() {
-    echo "FAILED: $1"
-    sed 's/^/    /' "$folder/out" "$folder/err" | head -n 60
-    failed=1
-}
-expect_code() { [ "$code" -eq "$1" ] || fail "exit code $code, not $1"; }
-# expect FILE PATTERN
-expect() { grep -qE -e "$2" "$folder/$1" || fail "'$2' is not in std$1"; }
-# refused CODE PATTERN OPTIONS...: one line on standard error, and nothing else.
-refused() {
-    local wanted=$1 pattern=$2
-    shift 2
-    run "$@"
-    expect_code "$wanted"
-    [ "$(wc -l <"$folder/err")" -eq 1 ] && [ ! -s "$folder/out" ] || fail "not one line on standard error"
-    expect err "^sparring-codec: .*$pattern"
-}
 json() { python3 -c "import json, math, sys
 data = json.load(open('$folder/json'))
 assert data['schema'] == 1 and data['command'][0].endswith('sparring-codec')
@@ -98,7 +67,7 @@ cmp -s "$folder/figures.1" "$folder/figures.2" || fail "bits and errors differ b
 
 # A line, a run.
 printf '1%% select topk\n0.1 select topk\n0.1 select topk\nsave %s\n' "$folder/vector" |
-    "$codec" bench --lines -n 1000 >"$folder/out"
+    "${tool[@]}" bench --lines -n 1000 >"$folder/out"
 [ "$(grep -cE '^[0-9.]+$' "$folder/out")" -eq 4 ] || fail "four lines, four times"
 [ "$(wc -c <"$folder/vector")" -eq 4000 ] || fail "the vector is not saved"
 
@@ -165,7 +134,7 @@ assert r['elements'] == 100 and r['largest'] == 4 and r['zeros'] == 98
 assert math.isclose(r['error'], 0.6) and math.isclose(r['cosine'], 0.8)
 assert r['recommendation']['codec'].startswith('topk:ratio=0.02')"
 done
-"$codec" try topk:ratio=1% - <"$folder/fp32.npy" >"$folder/out" || fail "standard input is not read"
+"${tool[@]}" try topk:ratio=1% - <"$folder/fp32.npy" >"$folder/out" || fail "standard input is not read"
 expect out '^recommendation: topk:ratio=0.02'
 run try none "$folder/nan.npy"
 expect_code 0
@@ -300,7 +269,7 @@ expect err '^sparring-codec: cannot write to /dev/full: No space left'
 run "${small[@]}" --filter read --svg "$folder/csv"
 expect_code 1
 expect err '^sparring-codec: cannot write to .*Not a directory'
-"$codec" list >/dev/full 2>"$folder/err"
+"${tool[@]}" list >/dev/full 2>"$folder/err"
 [ $? -eq 1 ] && [ "$(wc -l <"$folder/err")" -eq 1 ] || fail "a full standard output"
 
 # ---- bench/codec: a peer that is missing is a row that says what to do, and the run goes on.

@@ -1,41 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # sparring-sim as its users see it: what it predicts, writes and refuses.
-set -uo pipefail
-top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
-top_builddir=${top_builddir:-$top_srcdir}
-sim=$top_builddir/tools/sparring-sim
-if ! command -v python3 >/dev/null; then
-    echo "skipped: no python3"
-    exit 77
-fi
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-failed=0
+# shellcheck source=tests/cli/tool.sh
+. "$(dirname "$0")/tool.sh"
+tool=("$top_builddir/tools/sparring-sim")
 
-# run OPTIONS...: sets code, and the files out and err.
-run() {
-    timeout 120 "$sim" "$@" </dev/null >"$folder/out" 2>"$folder/err"
-    code=$?
-    echo "sparring-sim $*: exit code $code"
-}
-fail() {
-    echo "FAILED: $1"
-    sed 's/^/    /' "$folder/out" "$folder/err" | head -n 60
-    failed=1
-}
-expect_code() { [ "$code" -eq "$1" ] || fail "exit code $code, not $1"; }
-# expect FILE PATTERN
-expect() { grep -qE -e "$2" "$folder/$1" || fail "'$2' is not in std$1"; }
-# refused PATTERN OPTIONS...: one line on standard error, and nothing else.
-refused() {
-    local pattern=$1
-    shift
-    run "$@"
-    expect_code 2
-    [ "$(wc -l <"$folder/err")" -eq 1 ] && [ ! -s "$folder/out" ] || fail "not one line on standard error"
-    expect err "^sparring-sim: .*$pattern"
-}
 # predict NAME OPTIONS...: the JSON of a run that finds nothing wrong is kept under that name.
 predict() {
     local name=$1
@@ -60,19 +29,19 @@ run --version
 expect_code 0
 expect out '^sparring-sim [0-9]'
 
-refused 'unknown option --frob' --frob
-refused "unknown collective 'frob'" frob
-refused '--ranks wants a list' --ranks 8,1
-refused '--ranks wants a list' --ranks 513
-refused '--link wants a list' --link 10parsec
-refused '--density wants a list' --density 0
-refused '--oversubscription wants a factor' --oversubscription 0.5
-refused 'want --hosts-per-rack' --oversubscription 4
-refused "sparse_allreduce has no algorithm 'frob'; there is: auto, all, .*direct" --algo frob
-refused 'not of allreduce' allreduce --density 1%
-refused '--codec is of compressed_allreduce' --codec int8
-refused '--codec: ' compressed_allreduce --codec frob
-refused 'exclude each other' compressed_allreduce --codec int8 --density 1%
+refused 2 'unknown option --frob' --frob
+refused 2 "unknown collective 'frob'" frob
+refused 2 '--ranks wants a list' --ranks 8,1
+refused 2 '--ranks wants a list' --ranks 513
+refused 2 '--link wants a list' --link 10parsec
+refused 2 '--density wants a list' --density 0
+refused 2 '--oversubscription wants a factor' --oversubscription 0.5
+refused 2 'want --hosts-per-rack' --oversubscription 4
+refused 2 "sparse_allreduce has no algorithm 'frob'; there is: auto, all, .*direct" --algo frob
+refused 2 'not of allreduce' allreduce --density 1%
+refused 2 '--codec is of compressed_allreduce' --codec int8
+refused 2 '--codec: ' compressed_allreduce --codec frob
+refused 2 'exclude each other' compressed_allreduce --codec int8 --density 1%
 run --json /nowhere/file
 expect_code 1
 expect err '^sparring-sim: --json /nowhere/file: '
