@@ -117,6 +117,8 @@ tools_sparring_perf_LDADD = $(spr_static_libs) $(JANSSON_LIBS)
 tools_sparring_perf_SOURCES = \
 	tools/codec_spec.c \
 	tools/codec_spec.h \
+	tools/json.c \
+	tools/json.h \
 	tools/option_rows.c \
 	tools/option_rows.h \
 	tools/matrix_layout.h \
@@ -185,12 +187,16 @@ tools_sparring_info_SOURCES = \
 	tools/info/rdma_memory.h \
 	tools/info/report.h \
 	tools/info/system.c \
-	tools/info/text.c
+	tools/info/text.c \
+	tools/json.c \
+	tools/json.h
 
 # It measures what is hidden in the shared library.
 bin_PROGRAMS += tools/sparring-codec
 tools_sparring_codec_LDADD = $(spr_static_libs) $(JANSSON_LIBS)
 tools_sparring_codec_SOURCES = \
+	tools/json.c \
+	tools/json.h \
 	tools/option_rows.c \
 	tools/option_rows.h \
 	tools/matrix_layout.h \
@@ -243,6 +249,8 @@ tools_sparring_sim_LDADD = $(spr_static_libs) $(JANSSON_LIBS)
 tools_sparring_sim_SOURCES = \
 	tools/codec_spec.c \
 	tools/codec_spec.h \
+	tools/json.c \
+	tools/json.h \
 	tools/option_rows.c \
 	tools/option_rows.h \
 	tools/matrix_layout.h \

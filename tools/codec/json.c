@@ -5,49 +5,9 @@
 
 #ifdef HAVE_JANSSON
 
-#include <sparring/version.h>
-
-json_t *json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
-
-json_t *json_text(const char *value)
-{
-    json_t *text = value ? json_string(value) : json_null();
-
-    return text ? text : json_string("?"); /* not UTF-8 */
-}
-
-json_t *json_object_of(const struct json_member *members, size_t count)
-{
-    json_t *object = json_object();
-
-    for (size_t i = 0; i < count; i++)
-        if (!object)
-            json_decref(members[i].value);
-        else if (json_object_set_new(object, members[i].name, members[i].value) != 0) {
-            json_decref(object);
-            object = NULL;
-        }
-    return object;
-}
-
 bool json_write(FILE *out, const struct options *options, const char *name, json_t *value)
 {
-    json_t *command = json_array();
-    bool done = command != NULL;
-
-    for (int i = 0; done && i < options->argc; i++)
-        done = json_array_append_new(command, json_text(options->argv[i])) == 0;
-    const struct json_member members[] = {
-        {"schema", json_integer(1)},
-        {"command", command},
-        {"version", json_text(spr_version())},
-        {name, value},
-    };
-    json_t *root = json_object_of(members, SPR_ARRAY_LEN(members));
-    done = done && root && json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) == 0 &&
-           fputc('\n', out) != EOF;
-    json_decref(root);
-    return done;
+    return json_print_run(out, options->argv, options->argc, &(struct json_member){name, value}, 1);
 }
 
 static json_t *row_object(const struct result *r)

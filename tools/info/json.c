@@ -9,46 +9,14 @@
 
 #ifdef HAVE_JANSSON
 
-#include <jansson.h>
-
-struct member {
-    const char *name;
-    json_t *value;
-};
-
-/* An object of these; the values are taken over. NULL when memory was short anywhere. */
-static json_t *object(const struct member *members, size_t count)
-{
-    json_t *o = json_object();
-    bool done = o != NULL;
-
-    for (size_t i = 0; i < count; i++) {
-        if (done)
-            done = json_object_set_new(o, members[i].name, members[i].value) == 0;
-        else
-            json_decref(members[i].value);
-    }
-    if (done)
-        return o;
-    json_decref(o);
-    return NULL;
-}
-#define OBJECT(...)                                                                                \
-    object((const struct member[]){__VA_ARGS__},                                                   \
-           sizeof((const struct member[]){__VA_ARGS__}) / sizeof(struct member))
+#include "tools/json.h"
 
 static json_t *whole(uint64_t value)
 {
     return value > INT64_MAX ? json_null() : json_integer((json_int_t)value);
 }
 
-/* Names of devices and the like might be no UTF-8. */
-static json_t *text(const char *value)
-{
-    json_t *s = value && value[0] ? json_string(value) : json_null();
-
-    return s ? s : json_string("?");
-}
+static json_t *text(const char *value) { return json_text(value && value[0] ? value : NULL); }
 
 /* [function(0), function(1), ...] */
 static json_t *list(size_t count, json_t *(*function)(const void *of, size_t i), const void *of)
@@ -255,11 +223,8 @@ bool json_report(const struct report *r, const char *path)
 {
     bool standard = !strcmp(path, "-");
     FILE *out = standard ? stdout : fopen(path, "we");
-    json_t *root = out ? whole_report(r) : NULL;
-    bool done = root && json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) == 0 &&
-                fputc('\n', out) != EOF;
+    bool done = out && json_print(out, whole_report(r));
 
-    json_decref(root);
     if (out && (standard ? fflush(out) : fclose(out)))
         done = false;
     if (!done)

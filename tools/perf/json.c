@@ -1,13 +1,9 @@
-/* SPDX-License-Identifier: BSD-2-Clause
- *
- * JSON, schema 1. Numbers that do not apply, or are not finite, are null.
- */
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tools/perf/report.h"
 
 #ifdef HAVE_JANSSON
 
-#include <jansson.h>
-#include <math.h>
+#include "tools/json.h"
 
 bool json_open(struct report *report)
 {
@@ -21,51 +17,17 @@ void json_drop(struct report *report)
     report->json = NULL;
 }
 
-static json_t *real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
-
-static json_t *integer(double value)
-{
-    return isfinite(value) ? json_integer((json_int_t)llround(value)) : json_null();
-}
-
-static json_t *text(const char *value) { return value != NULL ? json_string(value) : json_null(); }
-
-struct member {
-    const char *name;
-    json_t *value;
-};
-
-/* All values are taken over; false = out of memory. */
-static bool put_all(json_t *object, const struct member *members, size_t count)
-{
-    bool done = object != NULL;
-    for (size_t i = 0; i < count; i++)
-        if (!done || json_object_set_new(object, members[i].name, members[i].value) != 0) {
-            if (!done)
-                json_decref(members[i].value);
-            done = false;
-        }
-    return done;
-}
-
 static json_t *times(const struct figures *f)
 {
-    json_t *object = json_object();
-    const struct member members[] = {{"min", real(f->min_us)},
-                                     {"p50", real(f->p50_us)},
-                                     {"p99", real(f->p99_us)},
-                                     {"max", real(f->max_us)}};
-    if (put_all(object, members, SPR_ARRAY_LEN(members)))
-        return object;
-    json_decref(object);
-    return NULL;
+    return OBJECT({"min", json_number(f->min_us)}, {"p50", json_number(f->p50_us)},
+                  {"p99", json_number(f->p99_us)}, {"max", json_number(f->max_us)});
 }
 
 static json_t *phases(const struct figures *f)
 {
     json_t *object = json_object();
     for (int i = 0; i < PHASE_COUNT; i++)
-        if (json_object_set_new(object, phase_names[i], real(f->phase_us[i])) != 0) {
+        if (json_object_set_new(object, phase_names[i], json_number(f->phase_us[i])) != 0) {
             json_decref(object);
             return NULL;
         }
@@ -74,17 +36,13 @@ static json_t *phases(const struct figures *f)
 
 static json_t *buckets(const struct trial *trial)
 {
-    json_t *object = json_object();
-    const struct member members[] = {
-        {"count", json_integer((json_int_t)trial->bucket_count)},
-        {"in_turn_us", times(&trial->in_turn->figures)},
-        {"gain", real(trial->in_turn->figures.p50_us / trial->figures.p50_us)},
-        {"wire_us", real(trial->wire->figures.p50_us)},
-        {"compute_us", real(trial->in_turn->figures.compute_us)}};
-    if (put_all(object, members, SPR_ARRAY_LEN(members)))
-        return object;
-    json_decref(object);
-    return NULL;
+    const struct figures *in_turn = &trial->in_turn->figures;
+
+    return OBJECT({"count", json_integer((json_int_t)trial->bucket_count)},
+                  {"in_turn_us", times(in_turn)},
+                  {"gain", json_number(in_turn->p50_us / trial->figures.p50_us)},
+                  {"wire_us", json_number(trial->wire->figures.p50_us)},
+                  {"compute_us", json_number(in_turn->compute_us)});
 }
 
 static const char *op_text(const struct trial *trial)
@@ -99,38 +57,38 @@ bool json_add_row(struct report *report, const struct trial *trial)
     const struct job *job = trial->job;
     const struct figures *f = &trial->figures;
     struct rates rates = rates_of(trial);
-    json_t *row = json_object();
     bool sparse = trial->kind == KIND_SPARSE || trial->kind == KIND_COMPRESSED;
-    const struct member members[] = {
-        {"collective", text(kind_names[trial->kind])},
-        {"algorithm", text(trial->algorithm)},
-        {"transport", text(job->transport)},
+    const struct json_member members[] = {
+        {"collective", json_text(kind_names[trial->kind])},
+        {"algorithm", json_text(trial->algorithm)},
+        {"transport", json_text(job->transport)},
         {"ranks", json_integer(job->size)},
         {"hosts", json_integer(job->hosts)},
-        {"dtype", text(spr_dtype_name(trial->dtype))},
-        {"op", text(op_text(trial))},
-        {"codec", text(trial->kind == KIND_COMPRESSED ? trial->codec_spec : NULL)},
-        {"density", real(trial->density)},
+        {"dtype", json_text(spr_dtype_name(trial->dtype))},
+        {"op", json_text(op_text(trial))},
+        {"codec", json_text(trial->kind == KIND_COMPRESSED ? trial->codec_spec : NULL)},
+        {"density", json_number(trial->density)},
         {"elements", json_integer((json_int_t)trial->elements)},
         {"bytes", json_integer((json_int_t)trial_bytes(trial))},
         {"iterations", json_integer(f->iterations)},
         {"time_us", times(f)},
-        {"algbw_GBps", real(rates.algbw)},
-        {"busbw_GBps", real(rates.busbw)},
-        {"wirebw_GBps", real(rates.wirebw)},
-        {"cpu_us", real(f->cpu_us)},
-        {"ratio", real(rates.ratio)},
-        {"overlap", real(f->overlap)},
-        {"predicted_us", real(f->predicted_us)},
-        {"taken", text(f->taken)},
-        {"sent_bytes", integer(f->sent_bytes)},
-        {"recv_bytes", integer(f->received_bytes)},
-        {"link_sent_bytes", integer(f->link_sent_bytes)},
-        {"link_recv_bytes", integer(f->link_received_bytes)},
-        {"wrong", integer(f->wrong)},
-        {"relerr", real(f->relerr)},
+        {"algbw_GBps", json_number(rates.algbw)},
+        {"busbw_GBps", json_number(rates.busbw)},
+        {"wirebw_GBps", json_number(rates.wirebw)},
+        {"cpu_us", json_number(f->cpu_us)},
+        {"ratio", json_number(rates.ratio)},
+        {"overlap", json_number(f->overlap)},
+        {"predicted_us", json_number(f->predicted_us)},
+        {"taken", json_text(f->taken)},
+        {"sent_bytes", json_whole(f->sent_bytes)},
+        {"recv_bytes", json_whole(f->received_bytes)},
+        {"link_sent_bytes", json_whole(f->link_sent_bytes)},
+        {"link_recv_bytes", json_whole(f->link_received_bytes)},
+        {"wrong", json_whole(f->wrong)},
+        {"relerr", json_number(f->relerr)},
     };
-    bool done = put_all(row, members, SPR_ARRAY_LEN(members));
+    json_t *row = json_object_of(members, SPR_ARRAY_LEN(members));
+    bool done = row != NULL;
     if (done && sparse)
         done = json_object_set_new(row, "phase_us", phases(f)) == 0;
     if (done && trial->in_turn != NULL)
@@ -145,25 +103,13 @@ bool json_add_row(struct report *report, const struct trial *trial)
 bool json_write(struct report *report, struct job *job)
 {
     const struct options *options = job->options;
-    json_t *root = json_object(), *command = json_array();
-    const struct member members[] = {
-        {"schema", json_integer(1)},        {"command", command},
-        {"version", text(spr_version())},   {"hosts", json_integer(job->hosts)},
-        {"ranks", json_integer(job->size)}, {"rows", json_incref(report->json)},
-    };
-    bool done = command != NULL;
+    const struct json_member members[] = {{"hosts", json_integer(job->hosts)},
+                                          {"ranks", json_integer(job->size)},
+                                          {"rows", json_incref(report->json)}};
 
-    for (int i = 0; done && i < options->command_words; i++) {
-        json_t *word = json_string(options->command[i]);
-        if (word == NULL) /* not UTF-8 */
-            word = json_string("?");
-        done = json_array_append_new(command, word) == 0;
-    }
-    done = put_all(root, members, SPR_ARRAY_LEN(members)) && done;
-    done = done && json_dumpf(root, report->file, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) == 0 &&
-           fputc('\n', report->file) != EOF && fflush(report->file) == 0;
-    json_decref(root);
-    return done;
+    return json_print_run(report->file, options->command, options->command_words, members,
+                          SPR_ARRAY_LEN(members)) &&
+           fflush(report->file) == 0;
 }
 
 #else
