@@ -117,6 +117,8 @@ tools_sparring_perf_LDADD = $(spr_static_libs) $(JANSSON_LIBS)
 tools_sparring_perf_SOURCES = \
 	tools/codec_spec.c \
 	tools/codec_spec.h \
+	tools/command_line.c \
+	tools/command_line.h \
 	tools/json.c \
 	tools/json.h \
 	tools/option_rows.c \
@@ -195,6 +197,8 @@ tools_sparring_info_SOURCES = \
 bin_PROGRAMS += tools/sparring-codec
 tools_sparring_codec_LDADD = $(spr_static_libs) $(JANSSON_LIBS)
 tools_sparring_codec_SOURCES = \
+	tools/command_line.c \
+	tools/command_line.h \
 	tools/json.c \
 	tools/json.h \
 	tools/option_rows.c \
@@ -249,6 +253,8 @@ tools_sparring_sim_LDADD = $(spr_static_libs) $(JANSSON_LIBS)
 tools_sparring_sim_SOURCES = \
 	tools/codec_spec.c \
 	tools/codec_spec.h \
+	tools/command_line.c \
+	tools/command_line.h \
 	tools/json.c \
 	tools/json.h \
 	tools/option_rows.c \

@@ -9,6 +9,9 @@
 #include <getopt.h>
 #include <stddef.h>
 
+/* Of options_parse(): do the work, end with exit code 0, end with 2. */
+enum options_next { OPTIONS_RUN, OPTIONS_SHOWN, OPTIONS_WRONG };
+
 struct options;
 /* NULL, or what would be right. */
 typedef const char *take_fn(struct options *options, const char *value);

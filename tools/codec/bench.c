@@ -152,8 +152,8 @@ static bool all_operations(struct bench *bench)
 
     for (size_t i = 0; i < bench->operations.count; i++) {
         const struct operation *operation = &bench->operations.rows[i];
-        int densities = operation->by_density ? options->density_count : 1;
-        for (int d = 0; wanted(bench, operation) && d < densities; d++)
+        size_t densities = operation->by_density ? options->density_count : 1;
+        for (size_t d = 0; wanted(bench, operation) && d < densities; d++)
             if ((!options->goals || has_goal(bench, operation, options->densities[d])) &&
                 !measure_row(bench, operation, options->densities[d]))
                 return false;
@@ -201,13 +201,13 @@ static bool sweep(struct bench *bench)
     const struct options *options = bench->options;
     bool done = true;
 
-    for (int s = 0; done && s < options->size_count; s++)
+    for (size_t s = 0; done && s < options->size_count; s++)
         for (int kind = 0; done && kind < DATA_KINDS; kind++) {
             if (!options->distributions[kind])
                 continue;
             if (!open_vector(bench, options->sizes[s], (enum data)kind))
                 return false;
-            for (int t = 0; done && t < options->thread_count; t++)
+            for (size_t t = 0; done && t < options->thread_count; t++)
                 done = with_threads(bench, options->threads[t]);
             close_vector(bench);
         }

@@ -143,7 +143,7 @@ int compare_run(const struct options *options)
     pair.rows = json_array();
 #endif
     pair.table = pair.json == stdout ? stderr : stdout;
-    for (int i = 0; done && i < options->size_count; i++)
+    for (size_t i = 0; done && i < options->size_count; i++)
         done = compare_size(&pair, options->sizes[i]);
     if (pair.json)
         done = output_close(pair.json, options->json, write_json(&pair)) && done;

@@ -1,98 +1,47 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tools/codec/options.h"
 
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-
-#include <sparring/version.h>
 
 #include "base/opt.h"
 #include "tools/codec/measure.h"
-#include "tools/option_rows.h"
+#include "tools/command_line.h"
 
 /* Takes the value of one option. Returns NULL, or what the option wants to see. */
 
-static enum options_next wrong(const char *format, ...) SPR_PRINTF(1, 2);
-static enum options_next wrong(const char *format, ...)
+static bool take_size(const char *word, size_t i, void *sizes)
 {
-    va_list arguments;
-
-    fputs("sparring-codec: ", stderr);
-    va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
-    va_end(arguments);
-    fputs(" (see --help)\n", stderr);
-    return OPTIONS_WRONG;
+    size_t *size = (size_t *)sizes + i;
+    return spr_parse_size(word, size) && *size >= 1 && *size <= UINT32_MAX;
 }
 
-static bool whole(const char *text, uint64_t low, uint64_t high, uint64_t *number)
+static bool take_thread_count(const char *word, size_t i, void *threads)
 {
-    size_t digits = strspn(text, "0123456789");
-    if (digits == 0 || digits > 19 || text[digits] != '\0')
-        return false;
-    *number = strtoull(text, NULL, 10);
-    return *number >= low && *number <= high;
-}
-
-/* The next word of a list; false when it is too long. */
-static bool next_word(const char **at, char *word, size_t bytes)
-{
-    size_t length = strcspn(*at, ",");
-
-    snprintf(word, bytes, "%.*s", (int)spr_min_size(length, bytes - 1), *at);
-    *at += length;
-    return length > 0 && length < bytes;
+    return option_int(word, 1, pool_cpus(), (int *)threads + i);
 }
 
 static const char *take_elements(struct options *options, const char *value)
 {
-    static const char wants[] = "at most 16 numbers of elements, such as 1M,10M,25557032";
-    char word[32];
-
-    for (options->size_count = 0;; value++) {
-        size_t *size = &options->sizes[options->size_count];
-        if (options->size_count == MAX_SIZES || !next_word(&value, word, sizeof(word)) ||
-            !spr_parse_size(word, size) || *size < 1 || *size > UINT32_MAX)
-            return wants;
-        options->size_count++;
-        if (*value == '\0')
-            return NULL;
-    }
+    options->size_count = option_list(value, MAX_SIZES, take_size, options->sizes);
+    return options->size_count > 0 ? NULL
+                                   : "at most 16 numbers of elements, such as 1M,10M,25557032";
 }
 
 static const char *take_density(struct options *options, const char *value)
 {
-    static const char wants[] = "at most 16 ratios in (0, 1], such as 0.1%,1%,0.1";
-    char word[32];
-
-    for (options->density_count = 0;; value++) {
-        double *density = &options->densities[options->density_count];
-        if (options->density_count == MAX_DENSITIES || !next_word(&value, word, sizeof(word)) ||
-            !spr_parse_ratio(word, density) || !(*density > 0 && *density <= 1))
-            return wants;
-        options->density_count++;
-        if (*value == '\0')
-            return NULL;
-    }
+    options->density_count = option_list(value, MAX_DENSITIES, option_density, options->densities);
+    return options->density_count > 0 ? NULL : "at most 16 ratios in (0, 1], such as 0.1%,1%,0.1";
 }
 
 static const char *take_threads(struct options *options, const char *value)
 {
     static char wants[64];
-    char word[32];
-    uint64_t number;
 
     snprintf(wants, sizeof(wants), "at most 8 numbers from 1 to %d, as there are CPUs",
              pool_cpus());
-    for (options->thread_count = 0;; value++) {
-        if (options->thread_count == MAX_THREAD_COUNTS || !next_word(&value, word, sizeof(word)) ||
-            !whole(word, 1, (uint64_t)pool_cpus(), &number))
-            return wants;
-        options->threads[options->thread_count++] = (int)number;
-        if (*value == '\0')
-            return NULL;
-    }
+    options->thread_count =
+        option_list(value, MAX_THREAD_COUNTS, take_thread_count, options->threads);
+    return options->thread_count > 0 ? NULL : wants;
 }
 
 static const char *list_distributions(void)
@@ -105,25 +54,24 @@ static const char *list_distributions(void)
     return list;
 }
 
+static bool take_kind(const char *word, size_t i, void *distributions)
+{
+    bool found = false;
+
+    (void)i;
+    for (int kind = 0; kind < DATA_KINDS; kind++)
+        if (strcmp(word, "all") == 0 || strcmp(word, data_names[kind]) == 0)
+            found = ((bool *)distributions)[kind] = true;
+    return found;
+}
+
 static const char *take_distribution(struct options *options, const char *value)
 {
     static char wants[300];
-    char word[32];
 
     snprintf(wants, sizeof(wants), "all, or a list of %s", list_distributions());
     memset(options->distributions, 0, sizeof(options->distributions));
-    for (;; value++) {
-        bool found = false;
-        if (!next_word(&value, word, sizeof(word)))
-            return wants;
-        for (int i = 0; i < DATA_KINDS; i++)
-            if (strcmp(word, "all") == 0 || strcmp(word, data_names[i]) == 0)
-                found = options->distributions[i] = true;
-        if (!found)
-            return wants;
-        if (*value == '\0')
-            return NULL;
-    }
+    return option_list(value, SIZE_MAX, take_kind, options->distributions) > 0 ? NULL : wants;
 }
 
 static const char *take_filter(struct options *options, const char *value)
@@ -155,11 +103,9 @@ static const char *take_goals(struct options *options, const char *value)
 
 static const char *take_triples(struct options *options, const char *value)
 {
-    uint64_t number;
-    if (!whole(value, 1, MOST_WANTED_TRIPLES, &number))
-        return "a whole number from 1 to 200";
-    options->triples = (int)number;
-    return NULL;
+    return option_int(value, 1, MOST_WANTED_TRIPLES, &options->triples)
+               ? NULL
+               : "a whole number from 1 to 200";
 }
 
 static const char *take_time(struct options *options, const char *value)
@@ -171,25 +117,17 @@ static const char *take_time(struct options *options, const char *value)
 
 static const char *take_seed(struct options *options, const char *value)
 {
-    return whole(value, 0, UINT64_MAX, &options->seed) ? NULL : "a whole number";
+    return option_whole(value, 0, UINT64_MAX, &options->seed) ? NULL : "a whole number";
 }
 
 static const char *take_ranks(struct options *options, const char *value)
 {
-    uint64_t number;
-    if (!whole(value, 2, 65536, &number))
-        return "a whole number from 2 to 65536";
-    options->ranks = (int)number;
-    return NULL;
+    return option_int(value, 2, 65536, &options->ranks) ? NULL : "a whole number from 2 to 65536";
 }
 
 static const char *take_share(struct options *options, const char *value)
 {
-    uint64_t number;
-    if (!whole(value, 1, 1024, &number))
-        return "a whole number from 1 to 1024";
-    options->share = (int)number;
-    return NULL;
+    return option_int(value, 1, 1024, &options->share) ? NULL : "a whole number from 1 to 1024";
 }
 
 static const char *take_link(struct options *options, const char *value)
@@ -345,15 +283,7 @@ static void print_help(void)
     puts("\nThe exit code is 0, 1 after a wrong result or a failure, 2 for wrong usage.");
 }
 
-static enum options_next complain(int found, char **words)
-{
-    char text[128];
-
-    option_rows_complaint(rows, ROW_COUNT, found, words, text, sizeof text);
-    return wrong("%s", text);
-}
-
-static bool was_used(int used, const char *name)
+static bool was_used(uint64_t used, const char *name)
 {
     for (int i = 0; i < ROW_COUNT; i++)
         if (used >> i & 1 && rows[i].name != NULL && strcmp(rows[i].name, name) == 0)
@@ -362,25 +292,26 @@ static bool was_used(int used, const char *name)
 }
 
 /* It needs a job, and one vector. */
-static enum options_next check_choose(const struct options *options, int used)
+static enum options_next check_choose(const struct options *options, uint64_t used)
 {
     static const char *const of_data[] = {"elements", "distribution", "seed"};
     int kinds = 0;
 
     if (options->ranks == 0 || !(options->link_bps > 0))
-        return wrong("choose needs --%s", options->ranks == 0 ? "ranks N" : "link RATE");
+        return options_wrong("choose needs --%s", options->ranks == 0 ? "ranks N" : "link RATE");
     for (size_t i = 0; options->word_count > 0 && i < SPR_ARRAY_LEN(of_data); i++)
         if (was_used(used, of_data[i]))
-            return wrong("choose takes --%s, or a file", of_data[i]);
+            return options_wrong("choose takes --%s, or a file", of_data[i]);
     for (int i = 0; i < DATA_KINDS; i++)
         kinds += options->distributions[i];
     if (options->size_count > 1 || kinds > 1)
-        return wrong("choose takes one %s", kinds > 1 ? "distribution" : "number of elements");
+        return options_wrong("choose takes one %s",
+                             kinds > 1 ? "distribution" : "number of elements");
     return OPTIONS_RUN;
 }
 
 /* What was not said; and only what the command has. */
-static enum options_next complete(struct options *options, int used)
+static enum options_next set_rest(struct options *options, uint64_t used)
 {
     static const double densities[] = {0.001, 0.01, 0.1};
     static const size_t sizes[] = {(size_t)1 << 20, (size_t)10 << 20, 25557032};
@@ -388,8 +319,8 @@ static enum options_next complete(struct options *options, int used)
 
     for (int i = 0; i < ROW_COUNT; i++)
         if (used >> i & 1 && rows[i].name != NULL && !has_option(options->command, rows[i].name))
-            return wrong("--%s is not an option of %s", rows[i].name,
-                         commands[options->command].name);
+            return options_wrong("--%s is not an option of %s", rows[i].name,
+                                 commands[options->command].name);
     if (options->size_count == 0) {
         options->size_count = bench && !options->quick ? 3 : 1;
         memcpy(options->sizes, sizes, sizeof(sizes));
@@ -397,7 +328,7 @@ static enum options_next complete(struct options *options, int used)
     if (options->density_count == 0) {
         options->density_count = options->quick ? 1 : 3;
         memcpy(options->densities, options->quick ? densities + 1 : densities,
-               (size_t)options->density_count * sizeof(double));
+               options->density_count * sizeof(double));
     }
     for (int i = 0; i < DATA_KINDS; i++)
         any |= options->distributions[i];
@@ -414,7 +345,7 @@ static enum options_next complete(struct options *options, int used)
         options->seconds = options->quick ? 2 : 20;
 #ifndef HAVE_JANSSON
     if (options->json != NULL)
-        return wrong("--json: this program was built without libjansson");
+        return options_wrong("--json: this program was built without libjansson");
 #endif
     return options->command == COMMAND_CHOOSE ? check_choose(options, used) : OPTIONS_RUN;
 }
@@ -424,61 +355,37 @@ static enum options_next take_words(struct options *options, int count, char **w
     int command = 0;
 
     if (count == 0)
-        return wrong("a command is missing: bench, compare, try, choose or list");
+        return options_wrong("a command is missing: bench, compare, try, choose or list");
     while (command < COMMAND_COUNT && strcmp(words[0], commands[command].name) != 0)
         command++;
     if (command == COMMAND_COUNT)
-        return wrong("unknown command '%s'; there is bench, compare, try, choose and list",
-                     words[0]);
+        return options_wrong("unknown command '%s'; there is bench, compare, try, choose and list",
+                             words[0]);
     options->command = (enum command)command;
     if (count - 1 < commands[command].fewest || count - 1 > commands[command].most)
-        return wrong("%s takes %s, not %d word%s", words[0], commands[command].words, count - 1,
-                     spr_plural((uint64_t)(count - 1)));
+        return options_wrong("%s takes %s, not %d word%s", words[0], commands[command].words,
+                             count - 1, spr_plural((uint64_t)(count - 1)));
     for (int i = 1; i < count; i++)
         options->words[options->word_count++] = words[i];
     return OPTIONS_RUN;
 }
 
-static enum options_next parse_words(struct options *options, int count, char **words)
+static enum options_next complete(struct options *options, uint64_t used, int count, char **words)
 {
-    struct option longs[ROW_COUNT + 1];
-    char letters[2 * ROW_COUNT + 4];
-    enum options_next next;
-    int found, used = 0;
+    enum options_next next = take_words(options, count, words);
 
-    option_rows_tables(rows, ROW_COUNT, ":", longs, letters);
-    while ((found = getopt_long(count, words, letters, longs, NULL)) != -1) {
-        const struct option_row *row = option_rows_find(rows, ROW_COUNT, found);
-        if (row == NULL || found == ':')
-            return complain(found, words);
-        if (row->take == NULL) {
-            if (row->letter == 'h')
-                print_help();
-            else
-                printf("sparring-codec %s\n", spr_version());
-            return OPTIONS_SHOWN;
-        }
-        const char *wanted = row->take(options, optarg);
-        if (wanted != NULL)
-            return wrong("--%s wants %s, not '%s'", row->name, wanted, optarg);
-        used |= 1 << (row - rows);
-    }
-    next = take_words(options, count - optind, words + optind);
-    return next == OPTIONS_RUN ? complete(options, used) : next;
+    return next == OPTIONS_RUN ? set_rest(options, used) : next;
 }
+
+const struct tool tool = {.name = "sparring-codec",
+                          .rows = rows,
+                          .row_count = ROW_COUNT,
+                          .print_help = print_help,
+                          .complete = complete};
 
 enum options_next options_parse(struct options *options, int argc, char **argv)
 {
-    /* getopt_long sorts the words; JSON shows them as they were. */
-    char **words = calloc((size_t)argc + 1, sizeof *words);
-    enum options_next next;
-
-    if (words == NULL)
-        return wrong("out of memory");
-    memcpy(words, argv, (size_t)argc * sizeof *words);
     *options =
         (struct options){.seed = 1, .share = 1, .latency = 50e-6, .argc = argc, .argv = argv};
-    next = parse_words(options, argc, words);
-    free(words);
-    return next;
+    return command_line_parse(options, argc, argv);
 }

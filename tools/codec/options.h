@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "tools/codec/data.h"
+#include "tools/option_rows.h"
 
 enum command {
     COMMAND_BENCH,
@@ -27,12 +28,12 @@ struct options {
     const char *words[MAX_WORDS]; /* what follows the command */
     int word_count;
     size_t sizes[MAX_SIZES];
-    int size_count;
+    size_t size_count;
     double densities[MAX_DENSITIES];
-    int density_count;
+    size_t density_count;
     bool distributions[DATA_KINDS];
     int threads[MAX_THREAD_COUNTS];
-    int thread_count;
+    size_t thread_count;
     const char *filter; /* NULL: everything */
     bool quick, lines, goals;
     int triples;
@@ -47,8 +48,6 @@ struct options {
     char **argv;
     int argc;
 };
-
-enum options_next { OPTIONS_RUN, OPTIONS_SHOWN, OPTIONS_WRONG };
 
 /* One line on standard error when something is wrong. */
 enum options_next options_parse(struct options *options, int argc, char **argv);

@@ -2,24 +2,14 @@
 #include "tools/perf/options.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/opt.h"
 #include "compress/codec.h"
+#include "tools/command_line.h"
 #include "tools/perf/options_check.h"
-#include "tools/option_rows.h"
 
 /* Takes the value of one option. Returns NULL, or what the option wants to see. */
-
-static bool whole(const char *text, uint64_t low, uint64_t high, uint64_t *number)
-{
-    size_t digits = strspn(text, "0123456789");
-    if (digits == 0 || digits > 19 || text[digits] != '\0')
-        return false;
-    *number = strtoull(text, NULL, 10);
-    return *number >= low && *number <= high;
-}
 
 static bool size(const char *value, size_t low, size_t *bytes)
 {
@@ -64,26 +54,20 @@ static const char *take_factor(struct options *options, const char *value)
 
 static const char *take_iterations(struct options *options, const char *value)
 {
-    uint64_t number;
-    if (!whole(value, 1, 1000000, &number))
-        return "a whole number from 1 to 1000000";
-    options->iterations = (int)number;
-    return NULL;
+    return option_int(value, 1, 1000000, &options->iterations) ? NULL
+                                                               : "a whole number from 1 to 1000000";
 }
 
 static const char *take_warmup(struct options *options, const char *value)
 {
-    uint64_t number;
-    if (!whole(value, 0, 1000000, &number))
-        return "a whole number from 0 to 1000000";
-    options->warmup = (int)number;
-    return NULL;
+    return option_int(value, 0, 1000000, &options->warmup) ? NULL
+                                                           : "a whole number from 0 to 1000000";
 }
 
 static const char *take_check(struct options *options, const char *value)
 {
-    uint64_t number;
-    if (!whole(value, 0, 1, &number))
+    int number;
+    if (!option_int(value, 0, 1, &number))
         return "0 or 1";
     options->check = number == 1;
     return NULL;
@@ -101,8 +85,25 @@ static const char *take_op(struct options *options, const char *value)
     return spr_op_parse(value, &options->op) == SPR_OK ? NULL : "sum, avg, min or max";
 }
 
+static void print_algorithms(void)
+{
+    for (int kind = 0; kind < KIND_COMPRESSED; kind++) {
+        printf("%-17s auto", kind_names[kind]);
+        for (int i = 0; spr_algorithm_name(kind_names[kind], i) != NULL; i++)
+            printf(" %s", spr_algorithm_name(kind_names[kind], i));
+        putchar('\n');
+    }
+    puts("compressed_allreduce takes those of sparse_allreduce, or of allreduce when the codec\n"
+         "sends every element.");
+}
+
 static const char *take_algorithm(struct options *options, const char *value)
 {
+    if (strcmp(value, "help") == 0) {
+        if (options_first_rank())
+            print_algorithms();
+        return option_shown;
+    }
     options->algorithm = value;
     return *value != '\0' ? NULL : "auto, all, help or the name of an algorithm";
 }
@@ -115,6 +116,11 @@ static const char *take_transports(struct options *options, const char *value)
 
 static const char *take_codec(struct options *options, const char *value)
 {
+    if (strcmp(value, "help") == 0) {
+        if (options_first_rank())
+            spr_codec_help(stdout);
+        return option_shown;
+    }
     options->codec = value;
     return *value != '\0' ? NULL : "help or a codec such as topk:ratio=1%+fp16";
 }
@@ -122,7 +128,7 @@ static const char *take_codec(struct options *options, const char *value)
 static const char *take_buckets(struct options *options, const char *value)
 {
     uint64_t number;
-    if (!whole(value, 1, MAX_BUCKETS, &number))
+    if (!option_whole(value, 1, MAX_BUCKETS, &number))
         return "a whole number from 1 to 1024";
     options->buckets = (size_t)number;
     return NULL;
@@ -130,28 +136,15 @@ static const char *take_buckets(struct options *options, const char *value)
 
 static const char *take_densities(struct options *options, const char *value)
 {
-    static const char wants[] = "a list of at most 32 ratios in (0, 1], such as 0.1%,1%,0.1";
-    options->density_count = 0;
-    for (const char *at = value;; at++) {
-        char word[32];
-        size_t length = strcspn(at, ",");
-        double ratio;
-        if (length >= sizeof word || options->density_count == MAX_DENSITIES)
-            return wants;
-        memcpy(word, at, length);
-        word[length] = '\0';
-        if (!spr_parse_ratio(word, &ratio) || !(ratio > 0 && ratio <= 1))
-            return wants;
-        options->densities[options->density_count++] = ratio;
-        at += length;
-        if (*at == '\0')
-            return NULL;
-    }
+    options->density_count = option_list(value, MAX_DENSITIES, option_density, options->densities);
+    return options->density_count > 0
+               ? NULL
+               : "a list of at most 32 ratios in (0, 1], such as 0.1%,1%,0.1";
 }
 
 static const char *take_seed(struct options *options, const char *value)
 {
-    return whole(value, 0, UINT64_MAX, &options->seed) ? NULL : "a whole number";
+    return option_whole(value, 0, UINT64_MAX, &options->seed) ? NULL : "a whole number";
 }
 
 static const char *const patterns[] = {"uniform", "layers", "cluster", "zipf"};
@@ -278,82 +271,17 @@ static void print_help(void)
     puts("\nThe exit code is 0, 1 after a wrong result or a failed operation, 2 for wrong usage.");
 }
 
-static void print_algorithms(void)
-{
-    for (int kind = 0; kind < KIND_COMPRESSED; kind++) {
-        printf("%-17s auto", kind_names[kind]);
-        for (int i = 0; spr_algorithm_name(kind_names[kind], i) != NULL; i++)
-            printf(" %s", spr_algorithm_name(kind_names[kind], i));
-        putchar('\n');
-    }
-    puts("compressed_allreduce takes those of sparse_allreduce, or of allreduce when the codec\n"
-         "sends every element.");
-}
+static bool is_silent(void) { return !options_first_rank(); }
 
-static enum options_next complain(int found, char **words)
-{
-    char text[128];
-
-    option_rows_complaint(rows, ROW_COUNT, found, words, text, sizeof text);
-    return options_wrong("%s", text);
-}
-
-static enum options_next take(struct options *options, const struct option_row *row)
-{
-    if (row->take == NULL) {
-        bool help = row->letter == 'h';
-        if (options_first_rank()) {
-            if (help)
-                print_help();
-            else
-                printf("sparring-perf %s\n", spr_version());
-        }
-        return OPTIONS_SHOWN;
-    }
-    bool list = optarg != NULL && strcmp(optarg, "help") == 0;
-    if (list && row->take == take_algorithm) {
-        if (options_first_rank())
-            print_algorithms();
-        return OPTIONS_SHOWN;
-    }
-    if (list && row->take == take_codec) {
-        if (options_first_rank())
-            spr_codec_help(stdout);
-        return OPTIONS_SHOWN;
-    }
-    const char *wanted = row->take(options, optarg);
-    if (wanted != NULL)
-        return options_wrong("--%s wants %s, not '%s'", row->name, wanted, optarg);
-    return OPTIONS_RUN;
-}
-
-static enum options_next parse_words(struct options *options, int count, char **words)
-{
-    struct option longs[ROW_COUNT + 1];
-    char letters[2 * ROW_COUNT + 4];
-    int found;
-
-    option_rows_tables(rows, ROW_COUNT, ":", longs, letters);
-    while ((found = getopt_long(count, words, letters, longs, NULL)) != -1) {
-        const struct option_row *row = option_rows_find(rows, ROW_COUNT, found);
-        if (row == NULL || found == ':')
-            return complain(found, words);
-        enum options_next next = take(options, row);
-        if (next != OPTIONS_RUN)
-            return next;
-    }
-    return options_complete(options, count - optind, words + optind);
-}
+const struct tool tool = {.name = "sparring-perf",
+                          .rows = rows,
+                          .row_count = ROW_COUNT,
+                          .print_help = print_help,
+                          .complete = options_complete,
+                          .is_silent = is_silent};
 
 enum options_next options_parse(struct options *options, int argc, char **argv)
 {
-    /* getopt_long sorts the words; JSON shows them as they were. */
-    char **words = calloc((size_t)argc + 1, sizeof *words);
-    enum options_next next;
-
-    if (words == NULL)
-        return options_wrong("out of memory");
-    memcpy(words, argv, (size_t)argc * sizeof *words);
     *options = (struct options){.warmup = 2,
                                 .check = true,
                                 .op = -1,
@@ -364,7 +292,5 @@ enum options_next options_parse(struct options *options, int argc, char **argv)
                                 .dense_result = true,
                                 .command = argv,
                                 .command_words = argc};
-    next = parse_words(options, argc, words);
-    free(words);
-    return next;
+    return command_line_parse(options, argc, argv);
 }

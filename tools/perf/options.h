@@ -12,6 +12,7 @@
 #include <sparring/sparring.h>
 
 #include "tools/codec_spec.h"
+#include "tools/option_rows.h"
 #include "tools/perf/support.h"
 
 enum kind {
@@ -58,8 +59,6 @@ struct options {
     char **command;
     int command_words;
 };
-
-enum options_next { OPTIONS_RUN, OPTIONS_SHOWN, OPTIONS_WRONG };
 
 /* Parse; what is wrong is said in one line on standard error, by rank 0 only. */
 enum options_next options_parse(struct options *options, int argc, char **argv);

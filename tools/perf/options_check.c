@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tools/perf/options_check.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/opt.h"
+#include "tools/command_line.h"
 
 const char *const kind_names[KIND_COUNT] = {
     "allreduce", "reduce_scatter", "allgather",        "broadcast",
@@ -20,19 +20,6 @@ bool options_first_rank(void)
         if (getenv(names[i]) != NULL)
             return strcmp(getenv(names[i]), "0") == 0;
     return true;
-}
-
-enum options_next options_wrong(const char *format, ...)
-{
-    char text[512];
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    if (options_first_rank())
-        fprintf(stderr, "sparring-perf: %s (see --help)\n", text);
-    return OPTIONS_WRONG;
 }
 
 const char *kind_algorithms(const struct options *options)
@@ -129,10 +116,11 @@ static enum options_next check_kind(struct options *options)
     return check_buckets(options) == OPTIONS_RUN ? check_algorithm(options) : OPTIONS_WRONG;
 }
 
-enum options_next options_complete(struct options *options, int words, char **word)
+enum options_next options_complete(struct options *options, uint64_t used, int words, char **word)
 {
     const size_t begin_bytes = 1024, end_bytes = (size_t)16 << 20;
 
+    (void)used;
     if (words > 1)
         return options_wrong("one collective only, not '%s' and '%s'", word[0], word[1]);
     if (words == 1) {

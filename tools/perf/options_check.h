@@ -5,13 +5,10 @@
 #ifndef SPR_TOOLS_PERF_OPTIONS_CHECK_H
 #define SPR_TOOLS_PERF_OPTIONS_CHECK_H
 
-#include "base/util.h"
 #include "tools/perf/options.h"
 
 /* Take the words that are no options, check, and fill in the defaults that depend on others. */
-enum options_next options_complete(struct options *options, int words, char **word);
-/* One line about wrong usage, by the first rank only. Returns OPTIONS_WRONG. */
-enum options_next options_wrong(const char *format, ...) SPR_PRINTF(1, 2);
+enum options_next options_complete(struct options *options, uint64_t used, int words, char **word);
 /* Is this rank 0, as far as the launcher's variables say so? */
 bool options_first_rank(void);
 

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tools/option_rows.h"
+
 /* One machine of --hosts. */
 struct machine {
     char *name; /* what the remote shell is given: host or user@host */
@@ -35,8 +37,6 @@ struct options {
     size_t environment_count;
     char **program; /* argument vector, ends with NULL */
 };
-
-enum options_next { OPTIONS_RUN, OPTIONS_SHOWN, OPTIONS_WRONG };
 
 /* Fills `options` from the command line. OPTIONS_SHOWN: --help or --version was printed.
  * OPTIONS_WRONG: one line on standard error said what is wrong. */

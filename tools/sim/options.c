@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tools/sim/options.h"
 
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <sparring/sparring.h>
@@ -11,68 +9,17 @@
 #include "base/opt.h"
 #include "base/util.h"
 #include "collectives/collective.h"
-#include "tools/option_rows.h"
+#include "tools/command_line.h"
 
 const char *const kind_names[KIND_COUNT] = {"allreduce", "sparse_allreduce",
                                             "compressed_allreduce"};
 
-static enum options_next SPR_PRINTF(1, 2) wrong(const char *format, ...)
-{
-    va_list arguments;
-
-    fputs("sparring-sim: ", stderr);
-    va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
-    va_end(arguments);
-    fputs(" (see --help)\n", stderr);
-    return OPTIONS_WRONG;
-}
-
 /* Values. Each take_ function returns NULL, or what the option wants to see. ---------------------
  */
 
-static bool whole(const char *text, uint64_t low, uint64_t high, uint64_t *number)
+static bool take_rank(const char *word, size_t i, void *ranks)
 {
-    size_t digits = strspn(text, "0123456789");
-    if (digits == 0 || digits > 19 || text[digits] != '\0')
-        return false;
-    *number = strtoull(text, NULL, 10);
-    return *number >= low && *number <= high;
-}
-
-/* A list of numbers, each by `parse`. False: one is none, or they are too many. */
-static bool list(const char *value, bool (*parse)(const char *, double *), size_t most,
-                 double *numbers, size_t *count)
-{
-    *count = 0;
-    for (const char *at = value;; at++) {
-        char word[32];
-        size_t length = strcspn(at, ",");
-        if (length >= sizeof word || *count == most)
-            return false;
-        memcpy(word, at, length);
-        word[length] = '\0';
-        if (!parse(word, &numbers[*count]))
-            return false;
-        ++*count;
-        at += length;
-        if (*at == '\0')
-            return true;
-    }
-}
-
-static bool parse_ranks(const char *text, double *number)
-{
-    uint64_t ranks;
-    if (!whole(text, 2, MAX_RANKS, &ranks))
-        return false;
-    *number = (double)ranks;
-    return true;
-}
-
-static bool parse_density(const char *text, double *ratio)
-{
-    return spr_parse_ratio(text, ratio) && *ratio > 0 && *ratio <= 1;
+    return option_int(word, 2, MAX_RANKS, (int *)ranks + i);
 }
 
 static bool parse_link(const char *text, double *rate)
@@ -80,19 +27,22 @@ static bool parse_link(const char *text, double *rate)
     return spr_parse_rate(text, rate) && *rate >= 1e6 && *rate <= 1e13;
 }
 
+static bool take_link(const char *word, size_t i, void *links)
+{
+    return parse_link(word, (double *)links + i);
+}
+
 static const char *take_ranks(struct options *options, const char *value)
 {
-    double numbers[MAX_WORLDS];
-    if (!list(value, parse_ranks, MAX_WORLDS, numbers, &options->rank_count))
-        return "a list of at most 16 numbers from 2 to 512, such as 8,64,512";
-    for (size_t i = 0; i < options->rank_count; i++)
-        options->ranks[i] = (int)numbers[i];
-    return NULL;
+    options->rank_count = option_list(value, MAX_WORLDS, take_rank, options->ranks);
+    return options->rank_count > 0 ? NULL
+                                   : "a list of at most 16 numbers from 2 to 512, such as 8,64,512";
 }
 
 static const char *take_links(struct options *options, const char *value)
 {
-    return list(value, parse_link, MAX_LINKS, options->links, &options->link_count)
+    options->link_count = option_list(value, MAX_LINKS, take_link, options->links);
+    return options->link_count > 0
                ? NULL
                : "a list of at most 16 rates of at least 1mbit, such as 1gbit,10gbit";
 }
@@ -104,11 +54,7 @@ static const char *take_local(struct options *options, const char *value)
 
 static const char *take_count(const char *value, int *out)
 {
-    uint64_t number;
-    if (!whole(value, 1, MAX_RANKS, &number))
-        return "a whole number from 1 to 512";
-    *out = (int)number;
-    return NULL;
+    return option_int(value, 1, MAX_RANKS, out) ? NULL : "a whole number from 1 to 512";
 }
 
 static const char *take_ranks_per_host(struct options *options, const char *value)
@@ -167,7 +113,8 @@ static const char *take_elements(struct options *options, const char *value)
 
 static const char *take_densities(struct options *options, const char *value)
 {
-    return list(value, parse_density, MAX_DENSITIES, options->densities, &options->density_count)
+    options->density_count = option_list(value, MAX_DENSITIES, option_density, options->densities);
+    return options->density_count > 0
                ? NULL
                : "a list of at most 32 ratios in (0, 1], such as 0.1%,1%,0.1";
 }
@@ -200,7 +147,7 @@ static const char *take_codec(struct options *options, const char *value)
 
 static const char *take_seed(struct options *options, const char *value)
 {
-    return whole(value, 0, UINT64_MAX, &options->seed) ? NULL : "a whole number";
+    return option_whole(value, 0, UINT64_MAX, &options->seed) ? NULL : "a whole number";
 }
 
 static const char *take_json(struct options *options, const char *value)
@@ -279,7 +226,8 @@ static enum options_next check_algorithm(const struct options *options)
             return OPTIONS_RUN;
         snprintf(names + used, sizeof names - used, ", %s", name);
     }
-    return wrong("%s has no algorithm '%s'; there is: %s", collective, options->algorithm, names);
+    return options_wrong("%s has no algorithm '%s'; there is: %s", collective, options->algorithm,
+                         names);
 }
 
 /* Density and codec have one truth: a ratio in the codec is the density. */
@@ -291,43 +239,44 @@ static enum options_next check_codec(struct options *options)
     spr_codec *codec;
 
     if (spr_codec_create(options->codec, &layout, 1, &codec) != SPR_OK)
-        return wrong("--codec: %s", spr_last_error(NULL));
+        return options_wrong("--codec: %s", spr_last_error(NULL));
     spr_codec_destroy(codec);
     if (options->density_count > 0 && (ratio != NULL || codec_kind(options->codec).dense))
-        return wrong("--density and the codec '%s' exclude each other", options->codec);
+        return options_wrong("--density and the codec '%s' exclude each other", options->codec);
     if (ratio != NULL) {
         snprintf(text, sizeof text, "%.*s", (int)strcspn(ratio + 6, ",+"), ratio + 6);
-        if (parse_density(text, &options->densities[0]))
+        if (option_density(text, 0, options->densities))
             options->density_count = 1;
     }
     return OPTIONS_RUN;
 }
 
-static enum options_next complete(struct options *options, int words, char **word)
+static enum options_next complete(struct options *options, uint64_t used, int words, char **word)
 {
     int kind = 0;
 
+    (void)used;
     if (words > 1)
-        return wrong("one collective only, not '%s' and '%s'", word[0], word[1]);
+        return options_wrong("one collective only, not '%s' and '%s'", word[0], word[1]);
     if (words == 1) {
         while (kind < KIND_COUNT && strcmp(word[0], kind_names[kind]) != 0)
             kind++;
         if (kind == KIND_COUNT)
-            return wrong("unknown collective '%s'; there is: %s, %s, %s", word[0], kind_names[0],
-                         kind_names[1], kind_names[2]);
+            return options_wrong("unknown collective '%s'; there is: %s, %s, %s", word[0],
+                                 kind_names[0], kind_names[1], kind_names[2]);
         options->kind = (enum kind)kind;
     }
     if (options->kind == KIND_ALLREDUCE &&
         (options->density_count > 0 || options->overlap > 0 || options->pattern != PATTERN_UNIFORM))
-        return wrong("--density, --pattern and --overlap are not of allreduce");
+        return options_wrong("--density, --pattern and --overlap are not of allreduce");
     if (options->kind != KIND_COMPRESSED && strcmp(options->codec, "topk") != 0)
-        return wrong("--codec is of compressed_allreduce");
+        return options_wrong("--codec is of compressed_allreduce");
     if (options->hosts_per_rack == 0 &&
         (options->oversubscription > 1 || options->rack_latency_s > 0))
-        return wrong("--oversubscription and --rack-latency want --hosts-per-rack");
+        return options_wrong("--oversubscription and --rack-latency want --hosts-per-rack");
 #ifndef HAVE_JANSSON
     if (options->json != NULL)
-        return wrong("--json: this program was built without libjansson");
+        return options_wrong("--json: this program was built without libjansson");
 #endif
     if (options->kind == KIND_COMPRESSED && check_codec(options) != OPTIONS_RUN)
         return OPTIONS_WRONG;
@@ -338,43 +287,14 @@ static enum options_next complete(struct options *options, int words, char **wor
     return check_algorithm(options);
 }
 
-static enum options_next parse_words(struct options *options, int count, char **words)
-{
-    struct option longs[ROW_COUNT + 1];
-    char letters[2 * ROW_COUNT + 4], text[128];
-    int found;
-
-    option_rows_tables(rows, ROW_COUNT, ":", longs, letters);
-    while ((found = getopt_long(count, words, letters, longs, NULL)) != -1) {
-        const struct option_row *row = option_rows_find(rows, ROW_COUNT, found);
-        const char *wanted;
-        if (row == NULL || found == ':') {
-            option_rows_complaint(rows, ROW_COUNT, found, words, text, sizeof text);
-            return wrong("%s", text);
-        }
-        if (row->take == NULL) {
-            if (row->letter == 'h')
-                print_help();
-            else
-                printf("sparring-sim %s\n", spr_version());
-            return OPTIONS_SHOWN;
-        }
-        wanted = row->take(options, optarg);
-        if (wanted != NULL)
-            return wrong("--%s wants %s, not '%s'", row->name, wanted, optarg);
-    }
-    return complete(options, count - optind, words + optind);
-}
+const struct tool tool = {.name = "sparring-sim",
+                          .rows = rows,
+                          .row_count = ROW_COUNT,
+                          .print_help = print_help,
+                          .complete = complete};
 
 enum options_next options_parse(struct options *options, int argc, char **argv)
 {
-    /* getopt_long sorts the words; JSON shows them as they were. */
-    char **words = calloc((size_t)argc + 1, sizeof *words);
-    enum options_next next;
-
-    if (words == NULL)
-        return wrong("out of memory");
-    memcpy(words, argv, (size_t)argc * sizeof *words);
     *options = (struct options){.kind = KIND_SPARSE,
                                 .ranks = {8},
                                 .rank_count = 1,
@@ -391,7 +311,5 @@ enum options_next options_parse(struct options *options, int argc, char **argv)
                                 .seed = 1,
                                 .command = argv,
                                 .command_words = argc};
-    next = parse_words(options, argc, words);
-    free(words);
-    return next;
+    return command_line_parse(options, argc, argv);
 }

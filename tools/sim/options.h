@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "tools/codec_spec.h"
+#include "tools/option_rows.h"
 #include "tools/perf/support.h"
 
 enum kind { KIND_ALLREDUCE, KIND_SPARSE, KIND_COMPRESSED, KIND_COUNT };
@@ -39,8 +40,6 @@ struct options {
     char **command;
     int command_words;
 };
-
-enum options_next { OPTIONS_RUN, OPTIONS_SHOWN, OPTIONS_WRONG };
 
 /* Parse; what is wrong is said in one line on standard error. */
 enum options_next options_parse(struct options *options, int argc, char **argv);
