@@ -15,6 +15,13 @@ struct spr_codec_kind codec_kind(const char *codec)
     return kind;
 }
 
+const char *codec_collective(const char *codec)
+{
+    struct spr_codec_kind kind = codec_kind(codec);
+
+    return kind.lists || kind.coded ? "sparse_allreduce" : "allreduce";
+}
+
 void codec_complete(const char *codec, double density, char *spec, size_t bytes)
 {
     char ratio[32];

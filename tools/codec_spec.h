@@ -11,6 +11,8 @@
 
 /* What the codec string stands for. One that makes no sense is refused when it is made. */
 struct spr_codec_kind codec_kind(const char *codec);
+/* The collective whose algorithms a compressed allreduce with it runs. */
+const char *codec_collective(const char *codec);
 /* The codec with its ratio; 512 bytes suffice for one that spr_codec_create() takes. */
 void codec_complete(const char *codec, double density, char *spec, size_t bytes);
 

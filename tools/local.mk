@@ -117,6 +117,8 @@ tools_sparring_perf_LDADD = $(spr_static_libs) $(JANSSON_LIBS)
 tools_sparring_perf_SOURCES = \
 	tools/codec_spec.c \
 	tools/codec_spec.h \
+	tools/collective_options.c \
+	tools/collective_options.h \
 	tools/command_line.c \
 	tools/command_line.h \
 	tools/json.c \
@@ -253,6 +255,8 @@ tools_sparring_sim_LDADD = $(spr_static_libs) $(JANSSON_LIBS)
 tools_sparring_sim_SOURCES = \
 	tools/codec_spec.c \
 	tools/codec_spec.h \
+	tools/collective_options.c \
+	tools/collective_options.h \
 	tools/command_line.c \
 	tools/command_line.h \
 	tools/json.c \

@@ -24,7 +24,7 @@ static void wrong_usage_is_one_line_and_code_2(void **state)
         {"--frobnicate", "unknown option --frobnicate"},
         {"-x", "unknown option -x"},
         {"--help=1", "--help takes no value"},
-        {"frobnicate", "unknown collective 'frobnicate'"},
+        {"frobnicate", "unknown collective 'frobnicate'; there is: allreduce, reduce_scatter, "},
         {"allreduce barrier", "one collective only"},
         {"-b 0", "--begin wants a size"},
         {"-b 1K -e 4", "-b is larger than -e"},

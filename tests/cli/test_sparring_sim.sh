@@ -30,7 +30,7 @@ expect_code 0
 expect out '^sparring-sim [0-9]'
 
 refused 2 'unknown option --frob' --frob
-refused 2 "unknown collective 'frob'" frob
+refused 2 "unknown collective 'frob'; there is: allreduce, sparse_allreduce, compressed_allreduce" frob
 refused 2 '--ranks wants a list' --ranks 8,1
 refused 2 '--ranks wants a list' --ranks 513
 refused 2 '--link wants a list' --link 10parsec

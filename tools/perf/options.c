@@ -147,15 +147,10 @@ static const char *take_seed(struct options *options, const char *value)
     return option_whole(value, 0, UINT64_MAX, &options->seed) ? NULL : "a whole number";
 }
 
-static const char *const patterns[] = {"uniform", "layers", "cluster", "zipf"};
-
 static const char *take_pattern(struct options *options, const char *value)
 {
-    for (size_t i = 0; i < SPR_ARRAY_LEN(patterns); i++)
-        if (strcmp(value, patterns[i]) == 0) {
-            options->pattern = (enum pattern)i;
-            return NULL;
-        }
+    if (pattern_parse(value, &options->pattern))
+        return NULL;
     if (strncmp(value, "trace:", 6) != 0 || value[6] == '\0')
         return "uniform, layers, cluster, zipf or trace:DIRECTORY";
     options->pattern = PATTERN_TRACE;

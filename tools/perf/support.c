@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/util.h"
 #include "tools/perf/data.h"
@@ -13,6 +14,18 @@ enum { CELL_LOG2 = 6 }; /* positions of a cluster */
 #define STREAM_SHARED ((uint64_t)1 << 40)
 #define STREAM_LAYERS ((uint64_t)2 << 40)
 #define STREAM_SUPPORT ((uint64_t)3 << 40)
+
+const char *const pattern_names[PATTERN_TRACE] = {"uniform", "layers", "cluster", "zipf"};
+
+bool pattern_parse(const char *name, enum pattern *pattern)
+{
+    for (int i = 0; i < PATTERN_TRACE; i++)
+        if (strcmp(name, pattern_names[i]) == 0) {
+            *pattern = (enum pattern)i;
+            return true;
+        }
+    return false;
+}
 
 /* Consecutive positions of one probability. */
 struct segment {

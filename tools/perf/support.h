@@ -21,6 +21,9 @@
 
 /* Where the non-zeros of a rank are. TRACE: in a file, see input.h. */
 enum pattern { PATTERN_UNIFORM, PATTERN_LAYERS, PATTERN_CLUSTER, PATTERN_ZIPF, PATTERN_TRACE };
+extern const char *const pattern_names[PATTERN_TRACE]; /* of those that are made here */
+/* False: none of them has this name. */
+bool pattern_parse(const char *name, enum pattern *pattern);
 
 struct support {
     enum pattern pattern;

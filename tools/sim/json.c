@@ -88,7 +88,7 @@ bool json_write(struct report *report)
     const struct options *o = report->options;
     const struct json_member members[] = {
         {"collective", json_text(kind_names[o->kind])},
-        {"pattern", json_text(pattern_name(o))},
+        {"pattern", json_text(pattern_names[o->pattern])},
         {"overlap", json_number(o->overlap)},
         {"seed", json_integer((json_int_t)o->seed)},
         {"network", network_of(o)},

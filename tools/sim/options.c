@@ -8,8 +8,7 @@
 
 #include "base/opt.h"
 #include "base/util.h"
-#include "collectives/collective.h"
-#include "tools/command_line.h"
+#include "tools/collective_options.h"
 
 const char *const kind_names[KIND_COUNT] = {"allreduce", "sparse_allreduce",
                                             "compressed_allreduce"};
@@ -119,16 +118,9 @@ static const char *take_densities(struct options *options, const char *value)
                : "a list of at most 32 ratios in (0, 1], such as 0.1%,1%,0.1";
 }
 
-static const char *const patterns[] = {"uniform", "layers", "cluster", "zipf"};
-
 static const char *take_pattern(struct options *options, const char *value)
 {
-    for (size_t i = 0; i < SPR_ARRAY_LEN(patterns); i++)
-        if (strcmp(value, patterns[i]) == 0) {
-            options->pattern = (enum pattern)i;
-            return NULL;
-        }
-    return "uniform, layers, cluster or zipf";
+    return pattern_parse(value, &options->pattern) ? NULL : "uniform, layers, cluster or zipf";
 }
 
 static const char *take_overlap(struct options *options, const char *value)
@@ -202,70 +194,21 @@ static void print_help(void)
 
 const char *kind_algorithms(const struct options *options)
 {
-    if (options->kind != KIND_COMPRESSED)
-        return kind_names[options->kind];
-    struct spr_codec_kind kind = codec_kind(options->codec);
-    return kind_names[kind.lists || kind.coded ? KIND_SPARSE : KIND_ALLREDUCE];
+    return options->kind == KIND_COMPRESSED ? codec_collective(options->codec)
+                                            : kind_names[options->kind];
 }
-
-const char *pattern_name(const struct options *options) { return patterns[options->pattern]; }
 
 /* What does not depend on one option alone. -----------------------------------------------------
  */
 
-static enum options_next check_algorithm(const struct options *options)
-{
-    const char *collective = kind_algorithms(options), *name;
-    char names[256] = "auto, all";
-
-    if (strcmp(options->algorithm, "auto") == 0 || strcmp(options->algorithm, "all") == 0)
-        return OPTIONS_RUN;
-    for (int i = 0; (name = spr_algorithm_name(collective, i)) != NULL; i++) {
-        size_t used = strlen(names);
-        if (strcmp(name, options->algorithm) == 0)
-            return OPTIONS_RUN;
-        snprintf(names + used, sizeof names - used, ", %s", name);
-    }
-    return options_wrong("%s has no algorithm '%s'; there is: %s", collective, options->algorithm,
-                         names);
-}
-
-/* Density and codec have one truth: a ratio in the codec is the density. */
-static enum options_next check_codec(struct options *options)
-{
-    spr_layout layout = {.id = 1, .rows = 1, .columns = 1};
-    const char *ratio = strstr(options->codec, "ratio=");
-    char text[32];
-    spr_codec *codec;
-
-    if (spr_codec_create(options->codec, &layout, 1, &codec) != SPR_OK)
-        return options_wrong("--codec: %s", spr_last_error(NULL));
-    spr_codec_destroy(codec);
-    if (options->density_count > 0 && (ratio != NULL || codec_kind(options->codec).dense))
-        return options_wrong("--density and the codec '%s' exclude each other", options->codec);
-    if (ratio != NULL) {
-        snprintf(text, sizeof text, "%.*s", (int)strcspn(ratio + 6, ",+"), ratio + 6);
-        if (option_density(text, 0, options->densities))
-            options->density_count = 1;
-    }
-    return OPTIONS_RUN;
-}
-
 static enum options_next complete(struct options *options, uint64_t used, int words, char **word)
 {
-    int kind = 0;
+    int kind = (int)options->kind;
 
     (void)used;
-    if (words > 1)
-        return options_wrong("one collective only, not '%s' and '%s'", word[0], word[1]);
-    if (words == 1) {
-        while (kind < KIND_COUNT && strcmp(word[0], kind_names[kind]) != 0)
-            kind++;
-        if (kind == KIND_COUNT)
-            return options_wrong("unknown collective '%s'; there is: %s, %s, %s", word[0],
-                                 kind_names[0], kind_names[1], kind_names[2]);
-        options->kind = (enum kind)kind;
-    }
+    if (take_collective(words, word, kind_names, KIND_COUNT, &kind) != OPTIONS_RUN)
+        return OPTIONS_WRONG;
+    options->kind = (enum kind)kind;
     if (options->kind == KIND_ALLREDUCE &&
         (options->density_count > 0 || options->overlap > 0 || options->pattern != PATTERN_UNIFORM))
         return options_wrong("--density, --pattern and --overlap are not of allreduce");
@@ -278,13 +221,14 @@ static enum options_next complete(struct options *options, uint64_t used, int wo
     if (options->json != NULL)
         return options_wrong("--json: this program was built without libjansson");
 #endif
-    if (options->kind == KIND_COMPRESSED && check_codec(options) != OPTIONS_RUN)
+    if (options->kind == KIND_COMPRESSED &&
+        check_codec(options->codec, options->densities, &options->density_count) != OPTIONS_RUN)
         return OPTIONS_WRONG;
     if (options->density_count == 0) {
         options->densities[0] = 0.01;
         options->density_count = 1;
     }
-    return check_algorithm(options);
+    return check_algorithm(kind_algorithms(options), options->algorithm);
 }
 
 const struct tool tool = {.name = "sparring-sim",

@@ -46,6 +46,5 @@ enum options_next options_parse(struct options *options, int argc, char **argv);
 
 /* The collective whose algorithms a kind runs. */
 const char *kind_algorithms(const struct options *options);
-const char *pattern_name(const struct options *options);
 
 #endif

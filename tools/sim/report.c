@@ -52,8 +52,8 @@ static void header(FILE *out, const struct options *o)
     fprintf(out, "# sparring-sim %s: %s, %zu elements (%zu bytes), seed %" PRIu64 "\n",
             spr_version(), kind_names[o->kind], o->elements, o->elements * sizeof(float), o->seed);
     if (o->kind != KIND_ALLREDUCE)
-        fprintf(out, "# pattern %s, overlap %.4g%%%s%s\n", pattern_name(o), 100 * o->overlap,
-                o->kind == KIND_COMPRESSED ? ", codec " : "",
+        fprintf(out, "# pattern %s, overlap %.4g%%%s%s\n", pattern_names[o->pattern],
+                100 * o->overlap, o->kind == KIND_COMPRESSED ? ", codec " : "",
                 o->kind == KIND_COMPRESSED ? o->codec : "");
     network(out, o);
     fputs("# gain = time of the best dense allreduce on the same network, the row without a "
