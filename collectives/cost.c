@@ -9,6 +9,7 @@
 #include "collectives/collective.h"
 #include "collectives/model.h"
 #include "collectives/sparse.h"
+#include "transport/frame.h"
 
 /* Of the shorter one of wire and CPU, what the longer one does not hide. Chunks stream, so it is
  * mostly the first and the last of them. */
@@ -24,12 +25,14 @@ static double join(double wire, double cpu) { return fmax(wire, cpu) + EXPOSED *
 
 static double rounds(const struct spr_estimate *e) { return ceil(log2(e->ranks)); }
 
-/* Every rank sends the others, all alike, so many bytes in all. */
-static double to_all(const struct spr_estimate *e, double bytes)
+/* Every rank sends the others, all alike, so many bytes in all, each of them in `chunks` streams of
+ * which one chunk and the grants of two are the least. */
+static double to_all(const struct spr_estimate *e, double bytes, double chunks)
 {
+    double frames = (e->ranks - 1) * chunks * (3 * SPR_FRAME_BYTES + SPR_CHUNK_HEADER_BYTES);
     double leaving = e->hosts > 1 ? e->local * (e->ranks - e->local) / (e->ranks - 1) : 1;
 
-    return e->model->byte * bytes * leaving;
+    return e->model->byte * (bytes + frames) * leaving;
 }
 
 /* Every rank sends its right neighbour so many bytes: of a host, one rank does. */
@@ -63,13 +66,14 @@ static double bulk_steps(const struct spr_estimate *e, double count, double mess
 double spr_cost_flat(const struct spr_estimate *e)
 {
     return steps(e, 1, e->ranks - 1) +
-           join(to_all(e, (e->ranks - 1) * e->bytes), e->model->reduce * e->ranks * e->bytes);
+           join(to_all(e, (e->ranks - 1) * e->bytes, 0), e->model->reduce * e->ranks * e->bytes);
 }
 
 double spr_cost_direct(const struct spr_estimate *e)
 {
     return bulk_steps(e, 2, 2 * (e->ranks - 1)) +
-           join(to_all(e, 2 * (e->ranks - 1) / e->ranks * e->bytes), e->model->reduce * e->bytes);
+           join(to_all(e, 2 * (e->ranks - 1) / e->ranks * e->bytes, 2),
+                e->model->reduce * e->bytes);
 }
 
 double spr_cost_ring(const struct spr_estimate *e)
@@ -84,7 +88,8 @@ double spr_cost_halving(const struct spr_estimate *e)
     double wire = 0, part = 1;
     bool uneven = exp2(rounds(e)) > e->ranks;
 
-    for (double distance = exp2(floor(log2(e->ranks))) / 2; distance >= 1; distance /= 2) {
+    /* Neighbours exchange the longest parts. */
+    for (double distance = 1; 2 * distance <= e->ranks; distance *= 2) {
         part /= 2;
         wire += 2 * to_partner(e, distance, part * e->bytes);
     }
@@ -168,7 +173,7 @@ double spr_cost_sparse_direct(const struct spr_estimate *e)
     double bytes = e->share * (list_bytes(e->k, e->n, e->value) + list_bytes(e->u, e->n, e->sum));
 
     return bulk_steps(e, 2, 2 * (e->ranks - 1)) +
-           stream(e, to_all(e, (e->ranks - 1) / e->ranks * bytes), owners(e));
+           stream(e, to_all(e, (e->ranks - 1) / e->ranks * bytes, 2), owners(e));
 }
 
 double spr_cost_sparse_hierarchical(const struct spr_estimate *e)
@@ -180,7 +185,7 @@ double spr_cost_sparse_hierarchical(const struct spr_estimate *e)
         return INFINITY;
     return bulk_steps(e, 3, 2 * (e->ranks - 1)) +
            stream(e,
-                  to_all(e, (e->ranks - 1) / e->ranks * lists) +
+                  to_all(e, (e->ranks - 1) / e->ranks * lists, 1) +
                       e->model->byte * e->local * (e->hosts - 1) / e->ranks * sums,
                   owners(e));
 }
@@ -188,7 +193,7 @@ double spr_cost_sparse_hierarchical(const struct spr_estimate *e)
 double spr_cost_sparse_allgather(const struct spr_estimate *e)
 {
     double list = list_bytes(e->k, e->n, e->value);
-    double wire = to_all(e, (e->ranks - 1) * list);
+    double wire = to_all(e, (e->ranks - 1) * list, 1);
     double cpu = (e->model->encode + e->model->merge * e->ranks) * e->k + result(e);
 
     /* Lists of one chunk are all on their way at once. */
@@ -253,10 +258,23 @@ static double entries_of_independent(double u, double n, double ranks)
     return -n * expm1(log1p(-fmin(u / n, 1)) / ranks);
 }
 
+/* What is left to say of a sparse one. */
+static void estimate_lists(struct spr_estimate *e)
+{
+    struct spr_blocks blocks = spr_blocks_choose((uint64_t)e->n, (uint32_t)e->ranks);
+
+    e->share = (double)spr_blocks_local(&blocks, 0) * e->ranks / e->n;
+    /* What may be sent at most says little where it is more than all have sent together. */
+    if (e->u > 0 && e->k > e->u)
+        e->k = entries_of_independent(e->u, e->n, e->ranks);
+    if (e->u <= 0)
+        e->u = union_of_independent(e->k, e->n, e->ranks);
+    e->u = fmin(fmax(e->u, e->k), fmin(e->n, e->k * e->ranks));
+}
+
 struct spr_estimate spr_estimate_of(const struct spr_comm *comm, const struct spr_plan *plan)
 {
     const struct spr_topology *t = &comm->topology;
-    struct spr_blocks blocks = spr_blocks_choose(plan->count, (uint32_t)comm->size);
     struct spr_estimate e = {.model = &comm->model,
                              .ranks = comm->size,
                              .hosts = t->hosts,
@@ -270,14 +288,25 @@ struct spr_estimate spr_estimate_of(const struct spr_comm *comm, const struct sp
 
     for (int h = 0; t->hosts > 1 && h < t->hosts; h++)
         e.local = fmax(e.local, t->first[h + 1] - t->first[h]);
-    if (e.k <= 0 || e.n <= 0)
-        return e;
-    e.share = (double)spr_blocks_local(&blocks, 0) * e.ranks / e.n;
-    /* What may be sent at most says little where it is more than all have sent together. */
-    if (e.u > 0 && e.k > e.u)
-        e.k = entries_of_independent(e.u, e.n, e.ranks);
-    if (e.u <= 0)
-        e.u = union_of_independent(e.k, e.n, e.ranks);
-    e.u = fmin(fmax(e.u, e.k), fmin(e.n, e.k * e.ranks));
+    if (e.k > 0 && e.n > 0)
+        estimate_lists(&e);
+    return e;
+}
+
+struct spr_estimate spr_estimate_even(const struct spr_model *model, double ranks, double local,
+                                      double n, double k)
+{
+    struct spr_estimate e = {.model = model,
+                             .ranks = ranks,
+                             .hosts = ceil(ranks / local),
+                             .local = local,
+                             .n = n,
+                             .bytes = n * sizeof(float),
+                             .k = k,
+                             .value = sizeof(float),
+                             .sum = sizeof(float)};
+
+    if (k > 0)
+        estimate_lists(&e);
     return e;
 }

@@ -56,6 +56,13 @@ struct spr_estimate {
     double value, sum;          /* bytes of a value on its way to the owner, and of a sum */
 };
 struct spr_estimate spr_estimate_of(const struct spr_comm *comm, const struct spr_plan *plan);
+/* Of n floats on so many ranks, `local` per host; k: entries of each at independent positions, 0:
+ * dense. */
+struct spr_estimate spr_estimate_even(const struct spr_model *model, double ranks, double local,
+                                      double n, double k);
+/* Seconds of the algorithm of that name; NaN: it has no formula. */
+double spr_algorithm_seconds(const char *collective, const char *name,
+                             const struct spr_estimate *e);
 
 /* Seconds; for the slots `predict` of struct spr_algorithm. */
 double spr_cost_flat(const struct spr_estimate *e);

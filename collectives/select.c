@@ -179,6 +179,22 @@ const struct spr_algorithm *spr_algorithm_select(const struct spr_comm *comm,
     return NULL;
 }
 
+static const struct spr_algorithm *find(const char *collective, const char *name)
+{
+    for (size_t k = 0; k < SPR_ARRAY_LEN(table); k++)
+        if (!strcmp(spr_collective_names[table[k]->collective], collective) &&
+            !strcmp(table[k]->name, name))
+            return table[k];
+    return NULL;
+}
+
+double spr_algorithm_seconds(const char *collective, const char *name, const struct spr_estimate *e)
+{
+    const struct spr_algorithm *a = find(collective, name);
+
+    return a && a->predict ? a->predict(e) : (double)NAN;
+}
+
 const char *spr_algorithm_name(const char *collective, int i)
 {
     for (size_t k = 0; k < SPR_ARRAY_LEN(table); k++)
@@ -189,9 +205,7 @@ const char *spr_algorithm_name(const char *collective, int i)
 
 int spr_algorithm_is_canonical(const char *collective, const char *name)
 {
-    for (size_t k = 0; k < SPR_ARRAY_LEN(table); k++)
-        if (!strcmp(spr_collective_names[table[k]->collective], collective) &&
-            !strcmp(table[k]->name, name))
-            return !table[k]->reorders && !table[k]->delegates;
-    return 0;
+    const struct spr_algorithm *a = find(collective, name);
+
+    return a && !a->reorders && !a->delegates;
 }

@@ -276,6 +276,8 @@ tools_sparring_sim_SOURCES = \
 	tools/sim/main.c \
 	tools/sim/options.c \
 	tools/sim/options.h \
+	tools/sim/predict.c \
+	tools/sim/predict.h \
 	tools/sim/report.c \
 	tools/sim/report.h \
 	tools/sim/run.c \

@@ -32,7 +32,9 @@ expect out '^sparring-sim [0-9]'
 refused 2 'unknown option --frob' --frob
 refused 2 "unknown collective 'frob'; there is: allreduce, sparse_allreduce, compressed_allreduce" frob
 refused 2 '--ranks wants a list' --ranks 8,1
-refused 2 '--ranks wants a list' --ranks 513
+refused 2 '--ranks wants a list' --ranks 65537
+refused 2 '4096 ranks: above 512 there is a model alone' --ranks 4096 --pattern zipf
+refused 2 '513 ranks: above 512 there is a model alone' compressed_allreduce --ranks 8,513
 refused 2 '--link wants a list' --link 10parsec
 refused 2 '--density wants a list' --density 0
 refused 2 '--oversubscription wants a factor' --oversubscription 0.5
@@ -121,5 +123,12 @@ true_of "
 for a, b in zip(first, second):
     assert a.pop('wall_s') > 0 and b.pop('wall_s') > 0
     assert a == b"
+predict far -n 8,65536 --elements 64K --density 0.1%,10% --algo all
+expect out '^# model: [0-9]+ of [0-9]+ rows that were simulated too are within 20 %'
+true_of "
+near = [r for r in far if not r['by_model']]
+assert all(abs(r['predicted_us'] / r['time_us'] - 1) < 0.3 for r in near if r['predicted_us'])
+beyond = [r for r in far if r['by_model']]
+assert len(beyond) > 8 and all(r['ranks'] == 65536 and r['time_us'] > 0 and r['sent_bytes'] is None for r in beyond)"
 [ "$failed" -eq 0 ] && echo "all is well"
 exit "$failed"

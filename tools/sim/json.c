@@ -46,6 +46,8 @@ bool json_add_row(struct report *report, const struct run *run, const struct run
         {"busiest_messages", json_whole(f->busiest_frames)},
         {"balance", json_number(f->balance)},
         {"memory_bytes", json_whole(f->memory)},
+        {"predicted_us", json_number(f->predicted_us)},
+        {"by_model", json_boolean(f->by_model)},
         {"wrong", json_whole(f->wrong)},
         {"same", json_boolean(f->same)},
         {"wall_s", json_number(f->wall_s)},

@@ -34,8 +34,9 @@ static bool take_link(const char *word, size_t i, void *links)
 static const char *take_ranks(struct options *options, const char *value)
 {
     options->rank_count = option_list(value, MAX_WORLDS, take_rank, options->ranks);
-    return options->rank_count > 0 ? NULL
-                                   : "a list of at most 16 numbers from 2 to 512, such as 8,64,512";
+    return options->rank_count > 0
+               ? NULL
+               : "a list of at most 16 numbers from 2 to 65536, such as 8,64,512";
 }
 
 static const char *take_links(struct options *options, const char *value)
@@ -53,7 +54,7 @@ static const char *take_local(struct options *options, const char *value)
 
 static const char *take_count(const char *value, int *out)
 {
-    return option_int(value, 1, MAX_RANKS, out) ? NULL : "a whole number from 1 to 512";
+    return option_int(value, 1, MAX_RANKS, out) ? NULL : "a whole number from 1 to 65536";
 }
 
 static const char *take_ranks_per_host(struct options *options, const char *value)
@@ -151,7 +152,8 @@ static const char *take_json(struct options *options, const char *value)
 /* getopt's table and --help are both made from this one. A row without a name is a heading. */
 static const struct option_row rows[] = {
     {NULL, 0, NULL, NULL, "Network"},
-    {"ranks", 'n', "LIST", take_ranks, "numbers of ranks, 2 to 512 [8]"},
+    {"ranks", 'n', "LIST", take_ranks,
+     "numbers of ranks, 2 to 512, to 65536 by the model alone [8]"},
     {"link", 0, "LIST", take_links, "rates of a host's port, each way [10gbit]"},
     {"latency", 0, "TIME", take_latency, "between hosts, one way [10us]"},
     {"ranks-per-host", 0, "G", take_ranks_per_host, "ranks that share a host's port [1]"},
@@ -217,6 +219,14 @@ static enum options_next complete(struct options *options, uint64_t used, int wo
     if (options->hosts_per_rack == 0 &&
         (options->oversubscription > 1 || options->rack_latency_s > 0))
         return options_wrong("--oversubscription and --rack-latency want --hosts-per-rack");
+    for (size_t i = 0; i < options->rank_count; i++)
+        if (options->ranks[i] > MAX_SIMULATED &&
+            (options->kind == KIND_COMPRESSED || options->hosts_per_rack > 0 ||
+             options->pattern != PATTERN_UNIFORM || options->overlap > 0))
+            return options_wrong(
+                "%d ranks: above 512 there is a model alone, which knows no codecs, "
+                "racks, patterns and overlap",
+                options->ranks[i]);
 #ifndef HAVE_JANSSON
     if (options->json != NULL)
         return options_wrong("--json: this program was built without libjansson");

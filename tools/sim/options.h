@@ -16,7 +16,9 @@
 enum kind { KIND_ALLREDUCE, KIND_SPARSE, KIND_COMPRESSED, KIND_COUNT };
 extern const char *const kind_names[KIND_COUNT];
 
-enum { MAX_RANKS = 512, MAX_WORLDS = 16, MAX_LINKS = 16, MAX_DENSITIES = 32 };
+/* Ranks that are simulated; above these the model alone speaks. */
+enum { MAX_SIMULATED = 512 };
+enum { MAX_RANKS = 65536, MAX_WORLDS = 16, MAX_LINKS = 16, MAX_DENSITIES = 32 };
 
 struct options {
     enum kind kind;

@@ -65,7 +65,7 @@ static void header(FILE *out, const struct options *o)
           "# balance = busiest / mean of the ranks; memory = what the library holds at most, per "
           "rank\n"
           "# #wrong = elements of rank 0 that differ from a sum in fp64; all ranks must have the "
-          "same bits\n#\n",
+          "same bits;\n#   model: not simulated\n#\n",
           out);
     fprintf(out, "# %8s %5s %5s %12s %8s %8s %11s %7s %12s %11s %11s %8s %8s %7s %10s %6s\n",
             "link", "ranks", "hosts", "algo", "density", "union", "time(us)", "gain", "sent(B)",
@@ -105,26 +105,42 @@ static bool out_of_memory(void)
 
 static const char *wrong(char text[32], const struct figures *f)
 {
+    if (f->by_model)
+        return "model";
     return f->same ? number(text, "%.0f", f->wrong) : "differ";
+}
+
+/* How near was the model? */
+static void weigh_model(struct report *report, const struct figures *f)
+{
+    double ratio = f->predicted_us / f->time_us;
+
+    if (!isfinite(ratio) || f->by_model)
+        return;
+    report->predicted++;
+    report->near += fabs(ratio - 1) < 0.2;
+    report->worst = fmax(report->worst, fmax(ratio, 1 / ratio));
 }
 
 bool report_row(struct report *report, const struct run *run, const struct run *dense)
 {
     const struct figures *f = &run->figures;
-    char link[32], density[32], share[32], gain[32], bad[32];
+    char link[32], density[32], share[32], gain[32], bad[32], sent[32], busiest[32], host[32];
+    char frames[32], most[32], balance[32], memory[32];
 
+    weigh_model(report, f);
     report->wrong += f->wrong > 0 || !f->same;
     if (report->table != NULL) {
-        fprintf(
-            report->table,
-            "%10s %5d %5d %12s %8s %8s %11.1f %7s %12.0f %11.0f %11.0f %8.0f %8.0f %7.3f %10.0f "
-            "%6s\n",
-            rate(link, run->link), run->ranks, f->hosts, run->algorithm,
-            number(density, "%.4g%%", 100 * run->density),
-            number(share, "%.4g%%", 100 * f->union_density), f->time_us,
-            number(gain, "%.2f", dense ? dense->figures.time_us / f->time_us : NAN), f->sent_bytes,
-            f->busiest_bytes, f->host_bytes, f->frames, f->busiest_frames, f->balance, f->memory,
-            wrong(bad, f));
+        fprintf(report->table,
+                "%10s %5d %5d %12s %8s %8s %11.1f %7s %12s %11s %11s %8s %8s %7s %10s %6s\n",
+                rate(link, run->link), run->ranks, f->hosts, run->algorithm,
+                number(density, "%.4g%%", 100 * run->density),
+                number(share, "%.4g%%", 100 * f->union_density), f->time_us,
+                number(gain, "%.2f", dense ? dense->figures.time_us / f->time_us : NAN),
+                number(sent, "%.0f", f->sent_bytes), number(busiest, "%.0f", f->busiest_bytes),
+                number(host, "%.0f", f->host_bytes), number(frames, "%.0f", f->frames),
+                number(most, "%.0f", f->busiest_frames), number(balance, "%.3f", f->balance),
+                number(memory, "%.0f", f->memory), wrong(bad, f));
         fflush(report->table);
     }
     return report->rows == NULL || json_add_row(report, run, dense) || out_of_memory();
@@ -154,6 +170,12 @@ bool report_close(struct report *report, bool complete)
 {
     bool written = true;
 
+    if (complete && report->predicted > 0 && report->table != NULL)
+        fprintf(
+            report->table,
+            "# model: %zu of %zu rows that were simulated too are within 20 %%, the worst is off "
+            "by a factor of %.2f\n",
+            report->near, report->predicted, report->worst);
     if (complete && report->wrong > 0)
         fprintf(stderr, "sparring-sim: %.0f wrong result%s\n", report->wrong,
                 spr_plural((uint64_t)report->wrong));

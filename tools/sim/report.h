@@ -15,6 +15,8 @@ struct report {
     FILE *file;              /* of the JSON; NULL = none */
     void *rows, *crossovers; /* JSON arrays, or NULL */
     double wrong;            /* runs */
+    size_t predicted, near;  /* runs that the model speaks of; within 20 % of the simulation */
+    double worst;            /* ratio of such a pair, above 1 */
 };
 
 /* At which density sparse and dense take the same time. */

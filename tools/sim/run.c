@@ -8,6 +8,7 @@
 #include "collectives/collective.h"
 #include "collectives/comm.h"
 #include "tools/sim/input.h"
+#include "tools/sim/predict.h"
 #include "tools/sim/world.h"
 
 struct call {
@@ -33,7 +34,7 @@ static spr_status post(void *ctx, int rank, spr_comm *comm, spr_request **reques
         status = spr_icompressed_allreduce(comm, c->input->codecs[rank], vector, SPR_AVG,
                                            &c->options, request);
     if (status == SPR_OK)
-        c->run->algorithm = (*request)->algorithm->name;
+        c->run->algorithm = (*request)->posted.algorithm;
     return status;
 }
 
@@ -62,6 +63,7 @@ static void count(struct run *run, const struct world *world)
     }
     f->balance = f->busiest_bytes / (f->sent_bytes / world->ranks);
     f->union_density = union_entries > 0 ? union_entries / (double)run->options->elements : NAN;
+    f->predicted_us = predict_time_us(run);
 }
 
 static bool fail(const struct run *run, const char *text)
@@ -102,6 +104,10 @@ bool run_once(struct run *run, bool optional)
     struct world world;
     bool done;
 
+    if (predict_is_needed(run)) {
+        predict_run(run);
+        return !run->refused || optional || fail(run, "the model has no formula for this");
+    }
     if (!input_open(&input, run->options, run->kind, run->ranks,
                     isfinite(run->density) ? run->density : 1))
         return fail(run, "out of memory");

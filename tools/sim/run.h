@@ -18,6 +18,8 @@ struct figures {
     double union_density;             /* of sparse ones; NAN */
     double wrong;                     /* elements; NAN: cannot be told */
     bool same;                        /* bits on all ranks */
+    double predicted_us;              /* by the model; NAN: it cannot say */
+    bool by_model;                    /* time_us is predicted, and nothing else is known */
     double wall_s;                    /* that the run has taken */
 };
 

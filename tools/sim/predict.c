@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tools/sim/predict.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "collectives/model.h"
+
+bool predict_is_needed(const struct run *run) { return run->ranks > MAX_SIMULATED; }
+
+/* The network of the options: a grant takes as long as what it is for. */
+static struct spr_model model_of(const struct run *run)
+{
+    return (struct spr_model){.known = true,
+                              .latency = run->options->latency_s,
+                              .grant = run->options->latency_s,
+                              .byte = 8 / run->link};
+}
+
+static double seconds_of(const struct run *run, double entries, double union_entries)
+{
+    const struct options *o = run->options;
+    struct spr_model model = model_of(run);
+    struct spr_estimate e = spr_estimate_even(
+        &model, run->ranks, fmin(o->ranks_per_host, run->ranks), (double)o->elements, entries);
+    const char *collective = run->kind == KIND_ALLREDUCE ? "allreduce" : "sparse_allreduce";
+
+    if (o->hosts_per_rack > 0)
+        return NAN;
+    if (union_entries > 0)
+        e.u = union_entries;
+    return spr_algorithm_seconds(collective, run->algorithm, &e);
+}
+
+double predict_time_us(const struct run *run)
+{
+    double n = (double)run->options->elements;
+
+    if (run->kind == KIND_COMPRESSED)
+        return NAN;
+    return 1e6 * seconds_of(run, run->kind == KIND_SPARSE ? ceil(run->density * n) : 0,
+                            run->kind == KIND_SPARSE ? run->figures.union_density * n : 0);
+}
+
+/* As the rules of "auto" choose where lists may have any length. */
+static const char *algorithm_of(const struct run *run)
+{
+    if (strcmp(run->algorithm, "auto") != 0)
+        return run->algorithm;
+    return run->options->ranks_per_host > 1 ? "hierarchical" : "direct";
+}
+
+void predict_run(struct run *run)
+{
+    const struct options *o = run->options;
+    double n = (double)o->elements, k = run->kind == KIND_SPARSE ? ceil(run->density * n) : 0;
+    struct spr_model model = model_of(run);
+    struct spr_estimate e = spr_estimate_even(&model, run->ranks, 1, n, k);
+
+    run->algorithm = algorithm_of(run);
+    run->figures =
+        (struct figures){.hosts = (run->ranks + o->ranks_per_host - 1) / o->ranks_per_host,
+                         .time_us = 1e6 * seconds_of(run, k, 0),
+                         .sent_bytes = NAN,
+                         .busiest_bytes = NAN,
+                         .host_bytes = NAN,
+                         .busiest_host = NAN,
+                         .frames = NAN,
+                         .busiest_frames = NAN,
+                         .memory = NAN,
+                         .balance = NAN,
+                         .union_density = k > 0 ? e.u / n : NAN,
+                         .predicted_us = NAN,
+                         .wrong = NAN,
+                         .same = true,
+                         .by_model = true};
+    run->refused = !isfinite(run->figures.time_us);
+}
