@@ -66,6 +66,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/sparse_ring.c \
 	collectives/sparse_start.c \
 	collectives/sparse_stream.c \
+	collectives/sparse_union.c \
 	collectives/topology.c \
 	collectives/topology.h \
 	collectives/tree.c \

@@ -25,30 +25,10 @@
  */
 #include "collectives/sparse.h"
 
-#include <assert.h>
-#include <string.h>
-
-#include "compress/codec.h"
 #include "compress/select/topk.h"
-
-#define UNION_STEP 0x80000000u
 
 /* Sender: our list to the owners ----------------------------------------------------------------
  */
-
-/* The values of a writer are left with what encoding has lost of them. */
-static void leave_rest(const spr_request *rq, const struct spr_chunk_writer *w, const void *encoded,
-                       size_t bytes)
-{
-    struct spr_chunk chunk;
-    const char *why;
-    float *val = w->val;
-
-    (void)spr_chunk_open(&chunk, encoded, bytes, w->blocks, w->owner, w->first_window,
-                         spr_sparse_coding(rq), &why); /* our own: cannot fail */
-    for (uint32_t i = 0; i < w->windows; i++)
-        val += spr_chunk_values(&chunk, SPR_DECODE_TAKE, val);
-}
 
 /* Encode the next chunk for an owner. Returns its bytes. */
 static size_t encode_next(spr_request *rq, int owner)
@@ -61,7 +41,7 @@ static size_t encode_next(spr_request *rq, int owner)
     if (rq->plan.rest) {
         const float *val = w->val;
 
-        leave_rest(rq, w, s->to_owner_buffer[owner], bytes);
+        spr_sparse_leave_rest(rq, w, s->to_owner_buffer[owner], bytes);
         for (uint32_t i = 0; i < w->windows; val += w->per_window[i++])
             spr_blocks_scatter(&s->blocks, (uint32_t)owner, w->first_window + i, val,
                                rq->plan.rest);
@@ -75,18 +55,21 @@ static bool contributed_all(const struct spr_sparse_state *s, int owner)
     return s->sent_windows[owner] == spr_blocks_windows(&s->blocks, (uint32_t)owner);
 }
 
-static bool contribute(spr_request *rq)
+bool spr_sparse_contribute(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
-    int size = rq->comm->size;
+    int owners = spr_sparse_owners(s), first = s->own < 0 ? rq->comm->rank : s->own;
     uint64_t begin = spr_now_ns(rq->comm->clock);
     bool all = true;
 
-    for (int i = 1; i < size; i++) {
-        int owner = (rq->comm->rank + i) % size;
+    for (int i = 0; i < owners; i++) {
+        int owner = (first + 1 + i) % owners, to = spr_sparse_collector(s, owner);
+        if (to == rq->comm->rank)
+            continue;
         if (!s->to_owner[owner].busy && !contributed_all(s, owner)) {
+            uint32_t step = s->collectors ? spr_sparse_step(s, owner) : 0;
             size_t bytes = encode_next(rq, owner);
-            spr_post_send(rq, &s->to_owner[owner], owner, s->sent_chunks[owner]++,
+            spr_post_send(rq, &s->to_owner[owner], to, step + s->sent_chunks[owner]++,
                           s->to_owner_buffer[owner], bytes, false);
         }
         all &= contributed_all(s, owner);
@@ -109,44 +92,44 @@ static enum spr_decode add_or_set(const struct spr_sparse_state *s)
     return s->next_rank == 0 ? SPR_DECODE_SET : SPR_DECODE_ADD;
 }
 
-static void add_own(spr_request *rq)
+bool spr_sparse_add_own(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
     uint16_t *pos = s->offsets ? s->writer.pos : NULL;
     float *val = s->writer.val;
-    uint32_t rank = (uint32_t)rq->comm->rank;
-    size_t n = spr_blocks_gather(&s->blocks, s->offsets, rq->plan.index, rq->plan.value, rank,
+    uint32_t own = (uint32_t)s->own;
+    size_t n = spr_blocks_gather(&s->blocks, s->offsets, rq->plan.index, rq->plan.value, own,
                                  s->merged, pos, val);
 
     /* As others would have it from us. */
     if (!s->offsets) {
-        spr_coding_pass(&s->coding, &s->blocks, rank, s->merged, val, n, add_or_set(s), sums_of(s));
+        spr_coding_pass(&s->coding, &s->blocks, own, s->merged, val, n, add_or_set(s), sums_of(s));
         if (rq->plan.rest) {
             s->coding.coder->decode(s->coding.options, s->coding.image, n, SPR_DECODE_TAKE, val);
-            spr_blocks_scatter(&s->blocks, rank, s->merged, val, rq->plan.rest);
+            spr_blocks_scatter(&s->blocks, own, s->merged, val, rq->plan.rest);
         }
-        return;
+        return true;
     }
     if (spr_sparse_coding(rq))
-        (void)spr_coding_round(&s->coding, &s->blocks, rank, s->merged, val, n);
+        (void)spr_coding_round(&s->coding, &s->blocks, own, s->merged, val, n);
     s->contributed += n;
     for (size_t i = 0; i < n; i++) {
         s->accumulator[pos[i]] += val[i];
         s->touched[pos[i] >> 6] |= (uint64_t)1 << (pos[i] & 63);
     }
+    return true;
 }
 
-/* Add the entries of one rank to the window; close its chunk behind the last window. */
-static bool add(spr_request *rq, int from)
+/* Add what the next source has of the window; close its chunk behind the last window. */
+static bool add_next(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
-    struct spr_stream *stream = &s->contributions[from];
+    struct spr_stream *stream = &s->contributions[s->next_rank];
+    int from = spr_group_rank(&s->sources, s->next_rank);
 
-    if (from == rq->comm->rank) {
-        add_own(rq);
-        return true;
-    }
-    if (!spr_stream_covers(rq, stream, from, (uint32_t)rq->comm->rank, s->merged))
+    if (from == rq->comm->rank)
+        return s->add_own(rq);
+    if (!spr_stream_covers(rq, stream, from, (uint32_t)s->own, s->merged))
         return false;
     if (s->offsets)
         s->contributed += spr_chunk_add(&stream->chunk, s->accumulator, s->touched);
@@ -157,87 +140,16 @@ static bool add(spr_request *rq, int from)
     return true;
 }
 
-static struct spr_union_slot *free_slot(spr_request *rq)
-{
-    struct spr_sparse_state *s = rq->state;
-    struct spr_union_slot *slot = &s->slots[s->union_chunks % SPR_SPARSE_UNIONS];
-
-    for (int r = 0; r < rq->comm->size; r++)
-        if (slot->out[r].busy)
-            return NULL;
-    return slot;
-}
-
-/* What encoding has left of the union that is in the writer. */
-static void keep_rest(spr_request *rq, const void *encoded, size_t bytes)
-{
-    const struct spr_sparse_state *s = rq->state;
-    const struct spr_chunk_writer *w = &s->union_writer;
-    float weight = rq->plan.op == SPR_AVG ? (float)rq->comm->size : 1;
-    size_t done = 0;
-
-    leave_rest(rq, w, encoded, bytes);
-    for (uint32_t i = 0; i < w->windows; done += w->per_window[i++]) {
-        const struct spr_codec_rest r = {w->first_window + i, w->pos + done, w->val + done,
-                                         w->per_window[i]};
-        spr_codec_keep_rest(rq->codec, &r, weight);
-    }
-}
-
-/* Sums travel as values do, or as fp32. */
-static const struct spr_coding *union_coding(const spr_request *rq)
-{
-    return rq->plan.round_sums ? spr_sparse_coding(rq) : NULL;
-}
-
-/* Of the first chunk of an owner's union: no owner has more chunks than the first has windows, and
- * a few more are asked for before the last one is known. */
-static uint32_t union_step(const struct spr_sparse_state *s, int owner)
-{
-    return UNION_STEP | (uint32_t)owner * (spr_blocks_windows(&s->blocks, 0) + SPR_SPARSE_AHEAD);
-}
-
-/* Encode what was harvested and send it to everybody; take it into our own result. */
-static bool send_union(spr_request *rq, bool last)
-{
-    enum spr_vtype vtype = rq->plan.round_sums ? rq->plan.vtype : SPR_V_FP32;
-    struct spr_sparse_state *s = rq->state;
-    struct spr_union_slot *slot = free_slot(rq);
-    int size = rq->comm->size, rank = rq->comm->rank;
-    struct spr_chunk c;
-    size_t bytes;
-
-    assert(slot); /* merge() has looked */
-    s->union_writer.coding = &s->coding;
-    bytes = spr_chunk_writer_finish(&s->union_writer, vtype, -1, last ? SPR_CHUNK_LAST : 0,
-                                    slot->buffer, s->chunk_bytes);
-    for (int i = 1; i < size; i++) {
-        int peer = (rank + i) % size;
-        if (spr_sparse_source(rq, rank, peer) == rank)
-            spr_post_send(rq, &slot->out[peer], peer, union_step(s, rank) + s->union_chunks,
-                          slot->buffer, bytes, false);
-    }
-    s->union_chunks++;
-    if (spr_sparse_check(rq, &c, slot->buffer, bytes, rank, (uint32_t)rank,
-                         s->union_writer.first_window, union_coding(rq)) != SPR_OK ||
-        spr_sparse_take(rq, &c, slot->buffer, bytes) != SPR_OK)
-        return false;
-    if (rq->plan.round_sums)
-        keep_rest(rq, slot->buffer, bytes);
-    return true;
-}
-
-/* The window is complete: move its union into the writer, which sends full chunks. */
+/* The window is complete: move its union into the writer. */
 static bool harvest(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
     struct spr_chunk_writer *w = &s->union_writer;
-    uint32_t len = spr_blocks_window_len(&s->blocks, (uint32_t)rq->comm->rank, s->merged);
+    uint32_t len = spr_blocks_window_len(&s->blocks, (uint32_t)s->own, s->merged);
     float *val = w->val + w->count;
     size_t n = s->offsets
                    ? spr_window_harvest(s->accumulator, s->touched, len, w->pos + w->count, val)
                    : len;
-    bool last = s->merged + 1 == s->windows;
 
     if (s->largest)
         n = spr_topk_keep(w->pos + w->count, val, n,
@@ -246,124 +158,60 @@ static bool harvest(spr_request *rq)
     if (rq->plan.op == SPR_AVG)
         for (size_t i = 0; i < n; i++)
             val[i] /= (float)rq->comm->size;
-    s->union_entries += n;
-    spr_chunk_writer_window(w, n);
-    s->merged++;
-    s->next_rank = 0;
-    if (last || w->count * 6 > SPR_SPARSE_TARGET_BYTES || !spr_chunk_writer_room(w, s->span)) {
-        if (!send_union(rq, last))
-            return false;
-        spr_chunk_writer_begin(w, s->merged);
-    }
-    return true;
+    return spr_union_window(rq, n);
 }
 
 static void merge(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
+    int sources = s->sources.size;
     uint64_t begin = spr_now_ns(rq->comm->clock);
 
-    while (s->merged < s->windows && free_slot(rq)) {
-        while (s->next_rank < rq->comm->size && add(rq, s->next_rank))
+    while (s->merged < s->windows && spr_union_has_room(rq)) {
+        while (s->next_rank < sources && add_next(rq))
             s->next_rank++;
-        if (s->next_rank < rq->comm->size || !harvest(rq))
+        if (s->next_rank < sources || !harvest(rq))
             break;
+        s->next_rank = 0;
     }
     rq->comm->counters.merge_ns += spr_now_ns(rq->comm->clock) - begin;
-    for (int i = 1; i < rq->comm->size && !rq->comm->error.status; i++) {
-        int peer = (rq->comm->rank + i) % rq->comm->size;
+    for (int i = 1; i < sources && !rq->comm->error.status; i++) {
+        int from = (s->sources.rank + i) % sources;
         if (s->windows)
-            spr_stream_ask(rq, &s->contributions[peer], peer, 0);
+            spr_stream_ask(rq, &s->contributions[from], spr_group_rank(&s->sources, from), 0);
     }
-}
-
-/* Step 2: everybody's unions --------------------------------------------------------------------
- */
-
-/* What the next message of an owner's union says, for us and, once it is checked, for those that we
- * pass it on to. */
-static bool take_union(spr_request *rq, int owner, struct spr_in *in)
-{
-    struct spr_sparse_state *s = rq->state;
-    struct spr_stream *u = &s->unions[owner];
-    int from = spr_sparse_source(rq, owner, rq->comm->rank);
-    struct spr_chunk c;
-    bool held;
-
-    if (spr_sparse_check(rq, &c, in->recv.data, in->recv.bytes, from, (uint32_t)owner, u->window,
-                         union_coding(rq)) != SPR_OK)
-        return false;
-    held = spr_sparse_pass_on(rq, owner, u->taken, in, union_step(s, owner) + u->taken);
-    u->last = c.flags & SPR_CHUNK_LAST;
-    u->window += c.windows;
-    s->union_entries += c.count;
-    if (spr_sparse_take(rq, &c, in->recv.data, in->recv.bytes) != SPR_OK)
-        return false;
-    if (held)
-        u->taken++;
-    else
-        spr_stream_close(u);
-    return true;
-}
-
-/* Messages that were passed on, and have left. */
-static void release_passed_on(spr_request *rq, int owner)
-{
-    struct spr_stream *u = &((struct spr_sparse_state *)rq->state)->unions[owner];
-
-    for (; u->passed_on < u->taken && spr_sparse_passed_on(rq, owner, u->passed_on); u->passed_on++)
-        spr_in_release(&u->in[u->passed_on % SPR_SPARSE_AHEAD]);
-}
-
-static bool take_unions(spr_request *rq)
-{
-    struct spr_sparse_state *s = rq->state;
-    uint64_t begin = spr_now_ns(rq->comm->clock);
-    int size = rq->comm->size;
-    bool all = true;
-
-    for (int i = 1; i < size; i++) {
-        int owner = (rq->comm->rank + i) % size;
-        struct spr_stream *u = &s->unions[owner];
-        struct spr_in *in;
-        while (!u->last && (in = spr_stream_next(u)) != NULL)
-            if (!take_union(rq, owner, in))
-                return false;
-        if (s->relays && s->relays[owner])
-            release_passed_on(rq, owner);
-        spr_stream_ask(rq, u, spr_sparse_source(rq, owner, rq->comm->rank), union_step(s, owner));
-        all &= u->last;
-    }
-    rq->comm->counters.decode_ns += spr_now_ns(rq->comm->clock) - begin;
-    return all;
 }
 
 static void withdraw_rest(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
 
-    for (int r = 0; r < rq->comm->size; r++)
-        if (!spr_stream_withdraw(&s->contributions[r]) || !spr_stream_withdraw(&s->unions[r]))
+    for (int i = 0; i < s->sources.size; i++)
+        if (!spr_stream_withdraw(&s->contributions[i]))
+            return;
+    for (int o = 0; o < spr_sparse_owners(s); o++)
+        if (!spr_stream_withdraw(&s->unions[o]))
             return;
 }
 
-static bool advance(spr_request *rq)
+bool spr_sparse_go_on(spr_request *rq, bool contributed)
 {
     struct spr_sparse_state *s = rq->state;
-    bool contributed, taken;
+    bool taken;
 
-    contributed = contribute(rq);
     merge(rq);
     if (rq->comm->error.status)
         return false;
     if (s->merged == s->windows)
         spr_sparse_summed(rq);
-    taken = take_unions(rq);
+    taken = spr_union_take(rq);
     if (rq->comm->error.status || !contributed || !taken || s->merged < s->windows)
         return false;
     withdraw_rest(rq);
     return spr_sparse_end(rq, spr_sparse_list);
 }
+
+static bool advance(spr_request *rq) { return spr_sparse_go_on(rq, spr_sparse_contribute(rq)); }
 
 static bool usable(const struct spr_plan *plan, int size)
 {

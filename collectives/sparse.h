@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * State of the sparse allreduce, shared by sparse_start.c (how it begins and ends), sparse.c (the
- * two steps), sparse_relay.c (the union's way between hosts) and sparse_result.c (what becomes of
- * it); and sparse_stream.c, streams of chunks.
+ * State of the sparse allreduce, shared by sparse_start.c (how it begins and ends), sparse.c (lists
+ * to their owners), sparse_union.c (unions to everybody), sparse_relay.c (the union's way between
+ * hosts) and sparse_result.c (what becomes of it); and sparse_stream.c, streams of chunks.
  */
 #ifndef SPR_COLLECTIVES_SPARSE_H
 #define SPR_COLLECTIVES_SPARSE_H
@@ -51,16 +51,22 @@ struct spr_sparse_state {
     size_t chunk_bytes;       /* of the largest chunk, at most SPR_FRAME_MAX_PAYLOAD */
     uint32_t *offsets;        /* of our list, by block; NULL: a dense vector */
     struct spr_coding coding; /* of coded values, with scratch */
+    /* Who does what. Of the blocks' owners, by number: */
+    const int *owners;     /* [blocks.ranks] which rank that is; NULL: the one of that number */
+    const int *collectors; /* [blocks.ranks] who takes our entries for it; NULL: it does itself */
+    int own;               /* which one this rank is, or -1 */
     /* Step 1, as a sender: */
-    uint32_t *sent_windows;   /* [size]: windows of that owner encoded so far */
-    uint32_t *sent_chunks;    /* [size] */
-    struct spr_out *to_owner; /* [size] */
-    char **to_owner_buffer;   /* [size] */
+    uint32_t *sent_windows;   /* [blocks.ranks]: windows of that owner encoded so far */
+    uint32_t *sent_chunks;    /* [blocks.ranks] */
+    struct spr_out *to_owner; /* [blocks.ranks] */
+    char **to_owner_buffer;   /* [blocks.ranks] */
     struct spr_chunk_writer writer;
     void *writer_scratch;
     size_t writer_bytes; /* of such scratch */
     /* Step 1, as an owner: */
-    struct spr_stream *contributions; /* [size] */
+    struct spr_group sources;         /* whose contributions are added, in this order */
+    bool (*add_own)(spr_request *rq); /* ... and how that of this rank is; false: not yet */
+    struct spr_stream *contributions; /* [sources.size] */
     uint32_t merged;                  /* windows summed and harvested */
     int next_rank;                    /* whose entries of window `merged` are added next */
     size_t contributed;               /* entries of that window, of all ranks so far */
@@ -71,12 +77,12 @@ struct spr_sparse_state {
     struct spr_chunk_writer union_writer;
     uint32_t union_chunks;
     struct spr_union_slot slots[SPR_SPARSE_UNIONS];
-    struct spr_stream *unions;           /* [size] by owner */
+    struct spr_stream *unions;           /* [blocks.ranks] by owner */
     const struct spr_topology *topology; /* NULL: each owner tells every rank itself */
-    struct spr_out **relays;             /* [size] by owner, [SPR_SPARSE_AHEAD][listeners] */
+    struct spr_out **relays; /* [blocks.ranks] by owner, [SPR_SPARSE_AHEAD][listeners] */
     uint64_t union_entries;
     uint64_t reduce_scatter_ns;          /* from the post until all sums of this rank were there */
-    struct spr_kept **kept, **kept_tail; /* [size], for a list result; by owner */
+    struct spr_kept **kept, **kept_tail; /* [blocks.ranks], for a list result; by owner */
 };
 
 /* ---- sparse_stream.c; rq->state is or begins with a struct spr_sparse_state ---- */
@@ -87,6 +93,31 @@ static inline const struct spr_coding *spr_sparse_coding(const spr_request *rq)
     const struct spr_sparse_state *s = rq->state;
 
     return rq->plan.vtype == SPR_V_CODED ? &s->coding : NULL;
+}
+
+static inline int spr_sparse_owners(const struct spr_sparse_state *s)
+{
+    return (int)s->blocks.ranks;
+}
+
+/* The rank that an owner is. */
+static inline int spr_sparse_owner(const struct spr_sparse_state *s, int owner)
+{
+    return s->owners ? s->owners[owner] : owner;
+}
+
+/* Who takes our entries for an owner. */
+static inline int spr_sparse_collector(const struct spr_sparse_state *s, int owner)
+{
+    return s->collectors ? s->collectors[owner] : spr_sparse_owner(s, owner);
+}
+
+/* The step of the first of an owner's chunks, where one rank sends another those of several: none
+ * has more chunks than the first has windows, and a few more are asked for before the last one is
+ * known. */
+static inline uint32_t spr_sparse_step(const struct spr_sparse_state *s, int owner)
+{
+    return (uint32_t)owner * (spr_blocks_windows(&s->blocks, 0) + SPR_SPARSE_AHEAD);
 }
 
 /* A list of fp32 entries whose sum goes to everybody as it is? */
@@ -124,6 +155,9 @@ spr_status spr_sparse_check(spr_request *rq, struct spr_chunk *c, const void *da
 /* Encode the next chunk of this rank's list, or vector, for an owner; its entries stay in the
  * writer. Moves *next_window and returns the bytes. */
 size_t spr_sparse_encode(spr_request *rq, uint32_t owner, uint32_t *next_window, char *out);
+/* The values of a writer are left with what encoding has lost of them. */
+void spr_sparse_leave_rest(const spr_request *rq, const struct spr_chunk_writer *w,
+                           const void *encoded, size_t bytes);
 
 /* ---- sparse_start.c ---- */
 
@@ -131,9 +165,35 @@ size_t spr_sparse_encode(spr_request *rq, uint32_t owner, uint32_t *next_window,
  * spr_sparse_state, in rq->state; blocks of so many owners, the list checked, scratch to encode and
  * to sum. All of it is in the arena. */
 spr_status spr_sparse_prepare(spr_request *rq, size_t state_bytes, int owners);
+/* ... and what steps 1 and 2 need, once it is said who does what. False: there is no memory. */
+bool spr_sparse_make(spr_request *rq);
+/* `n` streams, all but that of number `own` with memory; -1: all. False: there is none. */
+bool spr_sparse_make_streams(spr_request *rq, struct spr_stream **streams, int n, int own);
+void spr_sparse_free_streams(spr_request *rq, struct spr_stream *streams, int n);
 /* The slots of struct spr_algorithm. */
 spr_status spr_sparse_start(spr_request *rq);
 void spr_sparse_cleanup(spr_request *rq);
+
+/* ---- sparse.c ---- */
+
+/* Send what can be sent of this rank's list to those who collect it. True: it is all on its way. */
+bool spr_sparse_contribute(spr_request *rq);
+/* Add this rank's entries to window `merged` of its own blocks. True. */
+bool spr_sparse_add_own(spr_request *rq);
+/* Go on as an owner, and with the unions. True: they are here, and so is `contributed`, all that is
+ * sent before: nothing but messages is left, and spr_sparse_end() is called. */
+bool spr_sparse_go_on(spr_request *rq, bool contributed);
+
+/* ---- sparse_union.c ---- */
+
+/* May a window go to the union? One that cannot be sent yet has no room. */
+bool spr_union_has_room(const spr_request *rq);
+/* n entries of window `merged` are in the union's writer: it is complete. False: the communicator
+ * has failed. */
+bool spr_union_window(spr_request *rq, size_t n);
+/* Take what has come of the unions of others. True: all is there. */
+bool spr_union_take(spr_request *rq);
+
 /* ---- sparse_relay.c ---- */
 
 /* From whom `to` gets the union of `owner`. */

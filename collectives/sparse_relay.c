@@ -19,8 +19,9 @@
 int spr_sparse_source(const spr_request *rq, int owner, int to)
 {
     const struct spr_sparse_state *s = rq->state;
+    int from = spr_sparse_owner(s, owner);
 
-    return s->topology ? spr_topology_source(s->topology, owner, to) : owner;
+    return s->topology ? spr_topology_source(s->topology, from, to) : from;
 }
 
 /* The number of ranks that this one passes an owner's union on to. */
@@ -28,10 +29,9 @@ static int listeners(const spr_request *rq, int owner)
 {
     const struct spr_sparse_state *s = rq->state;
     const struct spr_topology *t = s->topology;
-    int rank = rq->comm->rank;
+    int rank = rq->comm->rank, from = spr_sparse_owner(s, owner);
 
-    if (!t || t->host[owner] == t->host[rank] ||
-        spr_topology_relay(t, owner, t->host[rank]) != rank)
+    if (!t || t->host[from] == t->host[rank] || spr_topology_relay(t, from, t->host[rank]) != rank)
         return 0;
     return spr_topology_local_ranks(t, t->host[rank]) - 1;
 }
@@ -39,12 +39,12 @@ static int listeners(const spr_request *rq, int owner)
 bool spr_sparse_relay_start(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
-    size_t size = (size_t)rq->comm->size;
+    int owners = spr_sparse_owners(s);
 
     if (!s->topology)
         return true;
-    s->relays = spr_arena_alloc(&rq->arena, size * sizeof *s->relays);
-    for (int o = 0; s->relays && o < rq->comm->size; o++) {
+    s->relays = spr_arena_alloc(&rq->arena, (size_t)owners * sizeof *s->relays);
+    for (int o = 0; s->relays && o < owners; o++) {
         size_t n = (size_t)listeners(rq, o);
         if (n == 0)
             continue;

@@ -73,7 +73,7 @@ static void merge_window(const spr_request *rq, struct reader *readers, uint32_t
     spr_sparse *list = rq->plan.list;
 
     for (uint32_t b = 0; b < per_window; b++) {
-        for (int o = 0; o < rq->comm->size; o++) {
+        for (int o = 0; o < spr_sparse_owners(s); o++) {
             struct reader *r = &readers[o];
             uint64_t block = ((uint64_t)w * per_window + b) * s->blocks.ranks + (uint32_t)o;
             for (; r->at < r->count && r->index[r->at] >> log2 == block; r->at++) {
@@ -90,13 +90,13 @@ static void merge_window(const spr_request *rq, struct reader *readers, uint32_t
 spr_status spr_sparse_list(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
-    size_t size = (size_t)rq->comm->size;
+    size_t owners = s->blocks.ranks;
     struct reader *readers;
 
     if (!rq->plan.list)
         return SPR_OK;
-    readers = spr_arena_alloc(&rq->arena, size * sizeof *readers);
-    for (size_t o = 0; readers && o < size; o++) {
+    readers = spr_arena_alloc(&rq->arena, owners * sizeof *readers);
+    for (size_t o = 0; readers && o < owners; o++) {
         readers[o].kept = s->kept[o];
         readers[o].index = spr_arena_buffer(&rq->arena, (s->span + 16) * sizeof(uint32_t));
         readers[o].value = spr_arena_buffer(&rq->arena, (s->span + 16) * sizeof(float));
@@ -107,7 +107,7 @@ spr_status spr_sparse_list(spr_request *rq)
         return SPR_ERR_NOMEM;
     rq->plan.list->count = 0;
     for (uint32_t w = 0; w < spr_blocks_windows(&s->blocks, 0); w++) {
-        for (size_t o = 0; o < size; o++)
+        for (size_t o = 0; o < owners; o++)
             read_window(rq, &readers[o], (uint32_t)o, w);
         merge_window(rq, readers, w);
     }

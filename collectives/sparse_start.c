@@ -7,40 +7,38 @@
 
 #include "compress/select/topk.h"
 
-static bool make_streams(spr_request *rq, struct spr_stream **streams)
+bool spr_sparse_make_streams(spr_request *rq, struct spr_stream **streams, int n, int own)
 {
-    size_t size = (size_t)rq->comm->size;
-
-    *streams = spr_arena_alloc(&rq->arena, size * sizeof **streams);
+    *streams = spr_arena_alloc(&rq->arena, (size_t)n * sizeof **streams);
     if (!*streams)
         return false;
-    for (size_t r = 0; r < size; r++)
-        if (r != (size_t)rq->comm->rank && !spr_stream_open(rq, &(*streams)[r]))
+    for (int i = 0; i < n; i++)
+        if (i != own && !spr_stream_open(rq, &(*streams)[i]))
             return false;
     return true;
+}
+
+void spr_sparse_free_streams(spr_request *rq, struct spr_stream *streams, int n)
+{
+    for (int i = 0; streams && i < n; i++)
+        spr_stream_free(rq, &streams[i]);
 }
 
 static bool make_senders(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
-    size_t size = (size_t)rq->comm->size;
+    size_t owners = s->blocks.ranks;
 
-    s->sent_windows = spr_arena_alloc(&rq->arena, size * sizeof *s->sent_windows);
-    s->sent_chunks = spr_arena_alloc(&rq->arena, size * sizeof *s->sent_chunks);
-    s->to_owner = spr_arena_alloc(&rq->arena, size * sizeof *s->to_owner);
-    s->to_owner_buffer = spr_arena_alloc(&rq->arena, size * sizeof *s->to_owner_buffer);
+    s->sent_windows = spr_arena_alloc(&rq->arena, owners * sizeof *s->sent_windows);
+    s->sent_chunks = spr_arena_alloc(&rq->arena, owners * sizeof *s->sent_chunks);
+    s->to_owner = spr_arena_alloc(&rq->arena, owners * sizeof *s->to_owner);
+    s->to_owner_buffer = spr_arena_alloc(&rq->arena, owners * sizeof *s->to_owner_buffer);
     if (!s->sent_windows || !s->sent_chunks || !s->to_owner || !s->to_owner_buffer)
         return false;
-    for (size_t r = 0; r < size; r++) {
-        if (r != (size_t)rq->comm->rank && !(s->to_owner_buffer[r] = spr_sparse_buffer_get(rq)))
+    for (int o = 0; o < spr_sparse_owners(s); o++)
+        if (spr_sparse_collector(s, o) != rq->comm->rank &&
+            !(s->to_owner_buffer[o] = spr_sparse_buffer_get(rq)))
             return false;
-    }
-    for (int i = 0; i < SPR_SPARSE_UNIONS; i++) {
-        s->slots[i].buffer = spr_sparse_buffer_get(rq);
-        s->slots[i].out = spr_arena_alloc(&rq->arena, size * sizeof *s->slots[i].out);
-        if (!s->slots[i].buffer || !s->slots[i].out)
-            return false;
-    }
     return true;
 }
 
@@ -50,7 +48,7 @@ static bool make_work_space(spr_request *rq)
     /* A vector of one window per owner is sent in one chunk. */
     size_t max_entries =
         s->most_windows == 1 ? s->span : SPR_WINDOW + SPR_SPARSE_TARGET_BYTES / 6 + 64;
-    size_t size = (size_t)rq->comm->size;
+    size_t owners = s->blocks.ranks;
 
     s->writer_bytes = spr_chunk_writer_scratch(s->most_windows, max_entries);
     /* Scratch of writers is written before it is read: not cleared, which takes longer than to
@@ -58,8 +56,8 @@ static bool make_work_space(spr_request *rq)
     s->writer_scratch = spr_arena_buffer(&rq->arena, s->writer_bytes);
     s->accumulator = spr_arena_alloc(&rq->arena, s->span * sizeof(float));
     s->touched = spr_arena_alloc(&rq->arena, s->span / 8);
-    s->kept = spr_arena_alloc(&rq->arena, size * sizeof(struct spr_kept *));
-    s->kept_tail = spr_arena_alloc(&rq->arena, size * sizeof(struct spr_kept *));
+    s->kept = spr_arena_alloc(&rq->arena, owners * sizeof(struct spr_kept *));
+    s->kept_tail = spr_arena_alloc(&rq->arena, owners * sizeof(struct spr_kept *));
     if (!s->writer_scratch || !s->accumulator || !s->touched || !s->kept || !s->kept_tail)
         return false;
     spr_chunk_writer_init(&s->writer, &s->blocks, 0, s->most_windows, max_entries,
@@ -70,6 +68,7 @@ static bool make_work_space(spr_request *rq)
 static bool make_owner(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
+    size_t size = (size_t)rq->comm->size;
     void *scratch = spr_arena_buffer(&rq->arena, s->writer_bytes);
 
     if (rq->plan.bound_union)
@@ -77,24 +76,28 @@ static bool make_owner(spr_request *rq)
             spr_arena_alloc(&rq->arena, spr_topk_keep_scratch(s->span) * sizeof *s->largest);
     if ((rq->plan.bound_union && !s->largest) || !scratch)
         return false;
-    spr_chunk_writer_init(&s->union_writer, &s->blocks, (uint32_t)rq->comm->rank, s->most_windows,
+    spr_chunk_writer_init(&s->union_writer, &s->blocks, (uint32_t)s->own, s->most_windows,
                           s->writer.max_entries, scratch);
     spr_chunk_writer_begin(&s->union_writer, 0);
-    return true;
+    for (int i = 0; i < SPR_SPARSE_UNIONS; i++) {
+        s->slots[i].buffer = spr_sparse_buffer_get(rq);
+        s->slots[i].out = spr_arena_alloc(&rq->arena, size * sizeof *s->slots[i].out);
+        if (!s->slots[i].buffer || !s->slots[i].out)
+            return false;
+    }
+    s->windows = spr_blocks_windows(&s->blocks, (uint32_t)s->own);
+    return spr_sparse_make_streams(rq, &s->contributions, s->sources.size, s->sources.rank);
 }
 
 void spr_sparse_cleanup(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
+    int owners = spr_sparse_owners(s);
 
-    for (int r = 0; r < rq->comm->size; r++) {
-        if (s->contributions)
-            spr_stream_free(rq, &s->contributions[r]);
-        if (s->unions)
-            spr_stream_free(rq, &s->unions[r]);
-        if (s->to_owner_buffer)
-            spr_sparse_buffer_put(rq, s->to_owner_buffer[r]);
-    }
+    spr_sparse_free_streams(rq, s->contributions, s->sources.size);
+    spr_sparse_free_streams(rq, s->unions, owners);
+    for (int o = 0; s->to_owner_buffer && o < owners; o++)
+        spr_sparse_buffer_put(rq, s->to_owner_buffer[o]);
     for (int i = 0; i < SPR_SPARSE_UNIONS; i++)
         spr_sparse_buffer_put(rq, s->slots[i].buffer);
 }
@@ -170,6 +173,19 @@ spr_status spr_sparse_prepare(spr_request *rq, size_t state_bytes, int owners)
     return make_coding(rq) && make_work_space(rq) ? SPR_OK : SPR_ERR_NOMEM;
 }
 
+bool spr_sparse_make(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+    int owners = spr_sparse_owners(s);
+
+    if ((s->own >= 0 && !make_owner(rq)) || !make_senders(rq) ||
+        !spr_sparse_make_streams(rq, &s->unions, owners, s->own) || !spr_sparse_relay_start(rq))
+        return false;
+    for (int o = 0; o < owners; o++)
+        s->unions[o].last = spr_blocks_windows(&s->blocks, (uint32_t)o) == 0;
+    return true;
+}
+
 spr_status spr_sparse_start(spr_request *rq)
 {
     spr_status status = spr_sparse_prepare(rq, sizeof(struct spr_sparse_state), rq->comm->size);
@@ -177,16 +193,15 @@ spr_status spr_sparse_start(spr_request *rq)
 
     if (status)
         return status;
-    s->windows = spr_blocks_windows(&s->blocks, (uint32_t)rq->comm->rank);
+    s->own = rq->comm->rank;
+    s->sources = (struct spr_group){NULL, rq->comm->size, rq->comm->rank};
+    s->add_own = spr_sparse_add_own;
     if (rq->algorithm == &spr_sparse_hierarchical &&
         spr_topology_has_levels(&rq->comm->topology, rq->comm->size))
         s->topology = &rq->comm->topology;
-    if (!make_owner(rq) || !make_senders(rq) || !make_streams(rq, &s->contributions) ||
-        !make_streams(rq, &s->unions) || !spr_sparse_relay_start(rq)) {
+    if (!spr_sparse_make(rq)) {
         spr_sparse_cleanup(rq);
         return SPR_ERR_NOMEM;
     }
-    for (int r = 0; r < rq->comm->size; r++)
-        s->unions[r].last = spr_blocks_windows(&s->blocks, (uint32_t)r) == 0;
     return SPR_OK;
 }

@@ -145,3 +145,16 @@ size_t spr_sparse_encode(spr_request *rq, uint32_t owner, uint32_t *next_window,
     return spr_chunk_writer_finish(w, rq->plan.vtype, -1, next == windows ? SPR_CHUNK_LAST : 0, out,
                                    s->chunk_bytes);
 }
+
+void spr_sparse_leave_rest(const spr_request *rq, const struct spr_chunk_writer *w,
+                           const void *encoded, size_t bytes)
+{
+    struct spr_chunk chunk;
+    const char *why;
+    float *val = w->val;
+
+    (void)spr_chunk_open(&chunk, encoded, bytes, w->blocks, w->owner, w->first_window,
+                         spr_sparse_coding(rq), &why); /* our own: cannot fail */
+    for (uint32_t i = 0; i < w->windows; i++)
+        val += spr_chunk_values(&chunk, SPR_DECODE_TAKE, val);
+}

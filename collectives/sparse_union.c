@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Step 2 of the sparse allreduce: an owner encodes the windows of its union as they are harvested
+ * and sends them to everybody, itself included; every rank takes those of all owners. Who hears
+ * from whom: sparse_relay.c.
+ */
+#include <assert.h>
+
+#include "collectives/sparse.h"
+#include "compress/codec.h"
+
+#define UNION_STEP 0x80000000u
+
+/* An owner's union ------------------------------------------------------------------------------
+ */
+
+static struct spr_union_slot *free_slot(const spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+    struct spr_union_slot *slot = &s->slots[s->union_chunks % SPR_SPARSE_UNIONS];
+
+    for (int r = 0; r < rq->comm->size; r++)
+        if (slot->out[r].busy)
+            return NULL;
+    return slot;
+}
+
+/* What encoding has left of the union that is in the writer. */
+static void keep_rest(spr_request *rq, const void *encoded, size_t bytes)
+{
+    const struct spr_sparse_state *s = rq->state;
+    const struct spr_chunk_writer *w = &s->union_writer;
+    float weight = rq->plan.op == SPR_AVG ? (float)rq->comm->size : 1;
+    size_t done = 0;
+
+    spr_sparse_leave_rest(rq, w, encoded, bytes);
+    for (uint32_t i = 0; i < w->windows; done += w->per_window[i++]) {
+        const struct spr_codec_rest r = {w->first_window + i, w->pos + done, w->val + done,
+                                         w->per_window[i]};
+        spr_codec_keep_rest(rq->codec, &r, weight);
+    }
+}
+
+/* Sums travel as values do, or as fp32. */
+static const struct spr_coding *union_coding(const spr_request *rq)
+{
+    return rq->plan.round_sums ? spr_sparse_coding(rq) : NULL;
+}
+
+/* Of the first chunk of an owner's union. */
+static uint32_t union_step(const struct spr_sparse_state *s, int owner)
+{
+    return UNION_STEP | spr_sparse_step(s, owner);
+}
+
+/* Encode what was harvested and send it to everybody; take it into our own result. */
+static bool send_union(spr_request *rq, bool last)
+{
+    enum spr_vtype vtype = rq->plan.round_sums ? rq->plan.vtype : SPR_V_FP32;
+    struct spr_sparse_state *s = rq->state;
+    struct spr_union_slot *slot = free_slot(rq);
+    int size = rq->comm->size, rank = rq->comm->rank;
+    struct spr_chunk c;
+    size_t bytes;
+
+    assert(slot); /* the caller has looked */
+    s->union_writer.coding = &s->coding;
+    bytes = spr_chunk_writer_finish(&s->union_writer, vtype, -1, last ? SPR_CHUNK_LAST : 0,
+                                    slot->buffer, s->chunk_bytes);
+    for (int i = 1; i < size; i++) {
+        int peer = (rank + i) % size;
+        if (spr_sparse_source(rq, s->own, peer) == rank)
+            spr_post_send(rq, &slot->out[peer], peer, union_step(s, s->own) + s->union_chunks,
+                          slot->buffer, bytes, false);
+    }
+    s->union_chunks++;
+    if (spr_sparse_check(rq, &c, slot->buffer, bytes, rank, (uint32_t)s->own,
+                         s->union_writer.first_window, union_coding(rq)) != SPR_OK ||
+        spr_sparse_take(rq, &c, slot->buffer, bytes) != SPR_OK)
+        return false;
+    if (rq->plan.round_sums)
+        keep_rest(rq, slot->buffer, bytes);
+    return true;
+}
+
+bool spr_union_has_room(const spr_request *rq) { return free_slot(rq) != NULL; }
+
+bool spr_union_window(spr_request *rq, size_t n)
+{
+    struct spr_sparse_state *s = rq->state;
+    struct spr_chunk_writer *w = &s->union_writer;
+    bool last = s->merged + 1 == s->windows;
+
+    s->union_entries += n;
+    spr_chunk_writer_window(w, n);
+    s->merged++;
+    if (last || w->count * 6 > SPR_SPARSE_TARGET_BYTES || !spr_chunk_writer_room(w, s->span)) {
+        if (!send_union(rq, last))
+            return false;
+        spr_chunk_writer_begin(w, s->merged);
+    }
+    return true;
+}
+
+/* Everybody's unions -----------------------------------------------------------------------------
+ */
+
+/* What the next message of an owner's union says, for us and, once it is checked, for those that we
+ * pass it on to. */
+static bool take_union(spr_request *rq, int owner, struct spr_in *in)
+{
+    struct spr_sparse_state *s = rq->state;
+    struct spr_stream *u = &s->unions[owner];
+    int from = spr_sparse_source(rq, owner, rq->comm->rank);
+    struct spr_chunk c;
+    bool held;
+
+    if (spr_sparse_check(rq, &c, in->recv.data, in->recv.bytes, from, (uint32_t)owner, u->window,
+                         union_coding(rq)) != SPR_OK)
+        return false;
+    held = spr_sparse_pass_on(rq, owner, u->taken, in, union_step(s, owner) + u->taken);
+    u->last = c.flags & SPR_CHUNK_LAST;
+    u->window += c.windows;
+    s->union_entries += c.count;
+    if (spr_sparse_take(rq, &c, in->recv.data, in->recv.bytes) != SPR_OK)
+        return false;
+    if (held)
+        u->taken++;
+    else
+        spr_stream_close(u);
+    return true;
+}
+
+/* Messages that were passed on, and have left. */
+static void release_passed_on(spr_request *rq, int owner)
+{
+    struct spr_stream *u = &((struct spr_sparse_state *)rq->state)->unions[owner];
+
+    for (; u->passed_on < u->taken && spr_sparse_passed_on(rq, owner, u->passed_on); u->passed_on++)
+        spr_in_release(&u->in[u->passed_on % SPR_SPARSE_AHEAD]);
+}
+
+bool spr_union_take(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+    int owners = spr_sparse_owners(s), first = s->own < 0 ? rq->comm->rank : s->own;
+    uint64_t begin = spr_now_ns(rq->comm->clock);
+    bool all = true;
+
+    for (int i = 0; i < owners; i++) {
+        int owner = (first + 1 + i) % owners;
+        struct spr_stream *u = &s->unions[owner];
+        struct spr_in *in;
+        if (owner == s->own)
+            continue;
+        while (!u->last && (in = spr_stream_next(u)) != NULL)
+            if (!take_union(rq, owner, in))
+                return false;
+        if (s->relays && s->relays[owner])
+            release_passed_on(rq, owner);
+        spr_stream_ask(rq, u, spr_sparse_source(rq, owner, rq->comm->rank), union_step(s, owner));
+        all &= u->last;
+    }
+    rq->comm->counters.decode_ns += spr_now_ns(rq->comm->clock) - begin;
+    return all;
+}
