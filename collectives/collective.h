@@ -192,7 +192,7 @@ extern const struct spr_algorithm spr_reduce_scatter_direct;
 extern const struct spr_algorithm spr_allgather_direct, spr_allgather_bruck;
 extern const struct spr_algorithm spr_broadcast_direct, spr_broadcast_flat, spr_broadcast_tree;
 extern const struct spr_algorithm spr_barrier_dissemination;
-extern const struct spr_algorithm spr_sparse_direct, spr_sparse_hierarchical;
+extern const struct spr_algorithm spr_sparse_direct, spr_sparse_hierarchical, spr_sparse_hosts;
 extern const struct spr_algorithm spr_sparse_allgather, spr_sparse_doubling, spr_sparse_ring;
 extern const struct spr_algorithm spr_sparse_dense;
 extern const struct spr_algorithm spr_sendrecv_direct;

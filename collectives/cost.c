@@ -35,16 +35,16 @@ static double to_all(const struct spr_estimate *e, double bytes, double chunks)
     return e->model->byte * (bytes + frames) * leaving;
 }
 
-/* Every rank sends its right neighbour so many bytes: of a host, one rank does. */
+/* Every rank sends its right neighbour so many bytes: of a host, one rank sends them away. */
 static double to_neighbour(const struct spr_estimate *e, double bytes)
 {
-    return e->model->byte * bytes;
+    return e->model->byte * bytes * (e->scattered ? e->local : 1);
 }
 
 /* Every rank exchanges so many bytes with the one at that distance. */
 static double to_partner(const struct spr_estimate *e, double distance, double bytes)
 {
-    double leaving = e->hosts <= 1 ? 1 : distance >= e->local ? e->local : 0;
+    double leaving = e->hosts <= 1 ? 1 : distance >= e->local || e->scattered ? e->local : 0;
 
     return e->model->byte * bytes * leaving;
 }
@@ -190,6 +190,19 @@ double spr_cost_sparse_hierarchical(const struct spr_estimate *e)
                   owners(e));
 }
 
+double spr_cost_sparse_hosts(const struct spr_estimate *e)
+{
+    double of_host = union_of(e, e->local);
+    double bytes = e->share * (list_bytes(of_host, e->n, 4) + list_bytes(e->u, e->n, 4));
+    double cpu = e->model->encode * (e->k + of_host / e->local + e->u / e->ranks) +
+                 e->model->merge * (e->k + of_host / e->local) + result(e);
+
+    if (e->hosts <= 1 || e->hosts >= e->ranks)
+        return INFINITY;
+    return bulk_steps(e, 4, 2 * (e->local - 1) + 2 * (e->hosts - 1)) +
+           stream(e, e->model->byte * (e->hosts - 1) / e->hosts * bytes, cpu);
+}
+
 double spr_cost_sparse_allgather(const struct spr_estimate *e)
 {
     double list = list_bytes(e->k, e->n, e->value);
@@ -288,6 +301,8 @@ struct spr_estimate spr_estimate_of(const struct spr_comm *comm, const struct sp
 
     for (int h = 0; t->hosts > 1 && h < t->hosts; h++)
         e.local = fmax(e.local, t->first[h + 1] - t->first[h]);
+    for (int i = 0; i < comm->size; i++)
+        e.scattered |= t->ranks[i] != i;
     if (e.k > 0 && e.n > 0)
         estimate_lists(&e);
     return e;

@@ -123,16 +123,13 @@ static bool find_groups(spr_request *rq)
 {
     struct hierarchical *h = rq->state;
     const struct spr_topology *t = &rq->comm->topology;
-    int host = t->host[rq->comm->rank], fewest = rq->comm->size;
+    int host = t->host[rq->comm->rank], fewest = spr_topology_fewest(t);
     int *leaders = spr_arena_alloc(&rq->arena, (size_t)t->hosts * sizeof *leaders);
 
     if (!leaders)
         return false;
-    for (int i = 0; i < t->hosts; i++)
-        fewest = spr_topology_local_ranks(t, i) < fewest ? spr_topology_local_ranks(t, i) : fewest;
     h->shards = (size_t)fewest;
-    h->local = (struct spr_group){&t->ranks[t->first[host]], spr_topology_local_ranks(t, host),
-                                  t->local[rq->comm->rank]};
+    h->local = spr_topology_neighbours(t, rq->comm->rank);
     h->leads = h->local.rank < fewest;
     for (int i = 0; i < t->hosts; i++)
         leaders[i] = t->ranks[t->first[i] + (h->leads ? h->local.rank : 0)];

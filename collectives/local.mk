@@ -59,6 +59,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/sparse_allgather.c \
 	collectives/sparse_dense.c \
 	collectives/sparse_doubling.c \
+	collectives/sparse_hosts.c \
 	collectives/sparse_lane.c \
 	collectives/sparse_lane.h \
 	collectives/sparse_relay.c \

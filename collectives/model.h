@@ -49,6 +49,7 @@ void spr_model_new_era(struct spr_comm *comm);
 struct spr_estimate {
     const struct spr_model *model;
     double ranks, hosts, local; /* local: ranks of the host with the most */
+    bool scattered;             /* ranks of a host are no neighbours */
     double n;                   /* positions, or elements */
     double bytes;               /* of the vector */
     double k, u;                /* entries of a rank, and of the union; 0: not known */
@@ -74,6 +75,7 @@ double spr_cost_tree(const struct spr_estimate *e);
 double spr_cost_hierarchical(const struct spr_estimate *e);
 double spr_cost_sparse_direct(const struct spr_estimate *e);
 double spr_cost_sparse_hierarchical(const struct spr_estimate *e);
+double spr_cost_sparse_hosts(const struct spr_estimate *e);
 double spr_cost_sparse_allgather(const struct spr_estimate *e);
 double spr_cost_sparse_doubling(const struct spr_estimate *e);
 double spr_cost_sparse_ring(const struct spr_estimate *e);

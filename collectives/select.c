@@ -19,7 +19,8 @@ static const struct spr_algorithm *const table[] = {
     &spr_allgather_bruck,     &spr_broadcast_flat,         &spr_broadcast_direct,
     &spr_broadcast_tree,      &spr_barrier_dissemination,  &spr_sparse_allgather,
     &spr_sparse_hierarchical, &spr_sparse_direct,          &spr_sparse_doubling,
-    &spr_sparse_ring,         &spr_sparse_dense,           &spr_sendrecv_direct,
+    &spr_sparse_ring,         &spr_sparse_hosts,           &spr_sparse_dense,
+    &spr_sendrecv_direct,
 };
 
 /* A rank sends no more than this, at U16's 6 bytes per entry: then a step costs more than sending
@@ -42,7 +43,7 @@ static bool suits(const struct spr_comm *comm, const struct spr_plan *plan,
 {
     if (a == &spr_allreduce_flat || a == &spr_broadcast_flat)
         return plan->count * spr_dtype_size(plan->dtype) <= comm->options.eager_bytes;
-    if (a == &spr_allreduce_hierarchical || a == &spr_sparse_hierarchical)
+    if (a == &spr_allreduce_hierarchical || a == &spr_sparse_hierarchical || a == &spr_sparse_hosts)
         return spr_topology_has_levels(&comm->topology, comm->size);
     return true;
 }

@@ -2,7 +2,8 @@
  *
  * State of the sparse allreduce, shared by sparse_start.c (how it begins and ends), sparse.c (lists
  * to their owners), sparse_union.c (unions to everybody), sparse_relay.c (the union's way between
- * hosts) and sparse_result.c (what becomes of it); and sparse_stream.c, streams of chunks.
+ * hosts) and sparse_result.c (what becomes of it); sparse_hosts.c, which has other owners and sums
+ * inside each host first; and sparse_stream.c, streams of chunks.
  */
 #ifndef SPR_COLLECTIVES_SPARSE_H
 #define SPR_COLLECTIVES_SPARSE_H
@@ -155,6 +156,9 @@ spr_status spr_sparse_check(spr_request *rq, struct spr_chunk *c, const void *da
 /* Encode the next chunk of this rank's list, or vector, for an owner; its entries stay in the
  * writer. Moves *next_window and returns the bytes. */
 size_t spr_sparse_encode(spr_request *rq, uint32_t owner, uint32_t *next_window, char *out);
+/* Add its entries of a window of an owner. Returns how many. */
+size_t spr_sparse_add_list(spr_request *rq, uint32_t owner, uint32_t window, float *accumulator,
+                           uint64_t *touched);
 /* The values of a writer are left with what encoding has lost of them. */
 void spr_sparse_leave_rest(const spr_request *rq, const struct spr_chunk_writer *w,
                            const void *encoded, size_t bytes);

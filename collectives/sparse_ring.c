@@ -189,15 +189,8 @@ static bool pass_on(spr_request *rq)
 static size_t add_own(spr_request *rq, uint32_t segment, uint32_t w)
 {
     struct spr_sparse_state *s = rq->state;
-    const uint16_t *pos = s->writer.pos;
-    size_t n = spr_blocks_gather(&s->blocks, s->offsets, rq->plan.index, rq->plan.value, segment, w,
-                                 s->writer.pos, s->writer.val);
 
-    for (size_t i = 0; i < n; i++) {
-        s->accumulator[pos[i]] += s->writer.val[i];
-        s->touched[pos[i] >> 6] |= (uint64_t)1 << (pos[i] & 63);
-    }
-    return n;
+    return spr_sparse_add_list(rq, segment, w, s->accumulator, s->touched);
 }
 
 /* The sum of a segment is known: into the result. */

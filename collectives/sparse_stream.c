@@ -146,6 +146,21 @@ size_t spr_sparse_encode(spr_request *rq, uint32_t owner, uint32_t *next_window,
                                    s->chunk_bytes);
 }
 
+size_t spr_sparse_add_list(spr_request *rq, uint32_t owner, uint32_t window, float *accumulator,
+                           uint64_t *touched)
+{
+    struct spr_sparse_state *s = rq->state;
+    const uint16_t *pos = s->writer.pos;
+    size_t n = spr_blocks_gather(&s->blocks, s->offsets, rq->plan.index, rq->plan.value, owner,
+                                 window, s->writer.pos, s->writer.val);
+
+    for (size_t i = 0; i < n; i++) {
+        accumulator[pos[i]] += s->writer.val[i];
+        touched[pos[i] >> 6] |= (uint64_t)1 << (pos[i] & 63);
+    }
+    return n;
+}
+
 void spr_sparse_leave_rest(const spr_request *rq, const struct spr_chunk_writer *w,
                            const void *encoded, size_t bytes)
 {

@@ -55,6 +55,16 @@ void spr_topology_update(struct spr_topology *t, const int *ids, int size)
     }
 }
 
+int spr_topology_fewest(const struct spr_topology *t)
+{
+    int fewest = spr_topology_local_ranks(t, 0);
+
+    for (int h = 1; h < t->hosts; h++)
+        if (spr_topology_local_ranks(t, h) < fewest)
+            fewest = spr_topology_local_ranks(t, h);
+    return fewest;
+}
+
 bool spr_topology_has_levels(const struct spr_topology *t, int size)
 {
     return t->hosts > 1 && t->hosts < size;

@@ -45,6 +45,18 @@ static inline int spr_topology_local_ranks(const struct spr_topology *t, int hos
     return t->first[host + 1] - t->first[host];
 }
 
+/* Ranks of the host that has the fewest. */
+int spr_topology_fewest(const struct spr_topology *t);
+
+/* Those who share a host with a rank. */
+static inline struct spr_group spr_topology_neighbours(const struct spr_topology *t, int rank)
+{
+    int host = t->host[rank];
+
+    return (struct spr_group){&t->ranks[t->first[host]], spr_topology_local_ranks(t, host),
+                              t->local[rank]};
+}
+
 /* Some hosts have several ranks, and there are several hosts. */
 bool spr_topology_has_levels(const struct spr_topology *t, int size);
 

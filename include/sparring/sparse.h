@@ -31,10 +31,10 @@ typedef struct spr_sparse {
  *
  * Values are added in rank order (canonical): the bits depend on nothing but the inputs and the
  * number of ranks, and equal the canonical dense allreduce of the same vectors (but for the sign of
- * zero where all entries are -0: the sum starts from +0). The algorithms "doubling" and "ring",
- * which have to be asked for or are taken by a model (tune.h), add in an order of their own, the
- * same on all ranks; "dense" in that of the dense allreduce that it is, and makes no list. The
- * lists, *send included, must stay valid and untouched while the request runs. Errors: as in
+ * zero where all entries are -0: the sum starts from +0). The algorithms "doubling", "ring" and
+ * "hosts", which have to be asked for or are taken by a model (tune.h), add in an order of their
+ * own, the same on all ranks; "dense" in that of the dense allreduce that it is, and makes no list.
+ * The lists, *send included, must stay valid and untouched while the request runs. Errors: as in
  * dense.h; INVALID for unsorted, repeated or out-of-range indices.
  */
 spr_status spr_isparse_allreduce(spr_comm *comm, const spr_sparse *send, size_t elements,

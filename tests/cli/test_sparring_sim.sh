@@ -88,6 +88,7 @@ expect out 'dense is as fast at 90 % already'
 predict one -n 8 --ranks-per-host 8 --algo direct
 predict two -n 8 --ranks-per-host 4 --algo direct
 predict levels -n 8 --ranks-per-host 4 --algo hierarchical
+predict sums -n 8 --ranks-per-host 4 --algo hosts
 predict eight -n 8
 true_of "
 assert all(r['host_bytes'] == 0 and r['hosts'] == 1 for r in one)
@@ -96,7 +97,9 @@ assert a['sent_bytes'] == b['sent_bytes'] == c['sent_bytes']
 assert b['hosts'] == 2 and 0.5 < b['host_bytes'] / (b['sent_bytes'] / 2) < 0.65
 assert a['time_us'] < c['time_us'] < b['time_us']
 # Ranks know who shares their host: what they tell all enters each host once.
-assert levels[1]['host_bytes'] < 0.6 * b['host_bytes'] and levels[1]['time_us'] < b['time_us']"
+assert levels[1]['host_bytes'] < 0.6 * b['host_bytes'] and levels[1]['time_us'] < b['time_us']
+# ... and of their lists the sum leaves it.
+assert sums[1]['host_bytes'] < levels[1]['host_bytes'] and sums[1]['wrong'] == 0"
 
 # An uplink that is shared slows down, the more the narrower it is; latency counts once per step and grant.
 predict wide -n 8 --hosts-per-rack 4

@@ -33,7 +33,8 @@ enum {
     SENDS = 1,    /* the completions of sends are events of their own */
     CRASH = 2,    /* one rank dies, at each point */
     DISAGREE = 4, /* rank 0 calls the first one with one element more */
-    PLACE = 8     /* results are written by who sends them */
+    PLACE = 8,    /* results are written by who sends them */
+    APART = 16    /* each rank has a host of its own; otherwise they share one */
 };
 
 struct scene {
@@ -314,6 +315,8 @@ static const struct scene scenes[] = {
     {"2 ranks, sparse allgather", 2, 64, CRASH, 1, {SPARSE(SPARSE, 300, "allgather")}},
     {"2 ranks, sparse doubling", 2, 64, CRASH, 1, {SPARSE(SPARSE, 300, "doubling")}},
     {"2 ranks, sparse ring", 2, 64, CRASH, 1, {SPARSE(SPARSE, 300, "ring")}},
+    {"2 ranks, sparse hosts, of one", 2, 64, CRASH, 1, {SPARSE(SPARSE, 300, "hosts")}},
+    {"2 ranks, sparse hosts, of two", 2, 64, CRASH | APART, 1, {SPARSE(SPARSE, 300, "hosts")}},
     {"2 ranks, compressed", 2, 64, CRASH, 1, {SPARSE(COMPRESSED, 300, NULL)}},
     {"2 ranks, two at a time",
      2,
@@ -377,6 +380,8 @@ static void write_schedule(const struct scene *scene, struct schedule *s)
     s->eager_window = 262144;
     s->timeout_s = 100;
     s->first = 1;
+    for (int r = 0; r < s->ranks && scene->how & APART; r++)
+        s->host[r] = r;
     s->codec = "topk:ratio=10%+fp16";
     s->operations = scene->operations;
     for (int k = 0; k < scene->operations; k++) {

@@ -115,9 +115,21 @@ static void expect_blame(struct scene *s, spr_status status, const char *what)
 static const struct stream {
     const char *algorithm;
     uint32_t least;
+    int host; /* of rank 1; rank 0 is on host 0 */
 } streams[] = {
-    {"direct", 0}, {"direct", UNION_STEP}, {"allgather", 0}, {"doubling", 1u << 20}, {"ring", 0},
+    {"direct", 0, 1},         {"direct", UNION_STEP, 1},
+    {"allgather", 0, 1},      {"doubling", 1u << 20, 1},
+    {"ring", 0, 1},           {"hosts", 0, 0}, /* a list for the sum of the host */
+    {"hosts", 0, 1},                           /* the sum of a host */
+    {"hosts", UNION_STEP, 0}, {"hosts", UNION_STEP, 1},
 };
+
+static void begin_stream(struct scene *s, const struct stream *stream)
+{
+    begin(s);
+    world_share_hosts(&s->world, (int[]){0, stream->host});
+    post_sparse(s, stream->algorithm);
+}
 
 /* Of the first message of a stream. */
 static uint32_t step_from(const struct scene *s, uint32_t least)
@@ -143,8 +155,7 @@ static void a_chunk_without_windows_is_refused(void **state)
             struct spr_chunk_header chunk = {.format = SPR_CHUNK_U16, .flags = flags[k]};
             struct spr_frame grant;
             struct scene s;
-            begin(&s);
-            post_sparse(&s, streams[i].algorithm);
+            begin_stream(&s, &streams[i]);
             grant = first_grant(&s);
             answer(&s, &grant, step_from(&s, streams[i].least), &chunk, sizeof chunk);
             expect_blame(&s, SPR_ERR_PROTO, "a chunk without windows");
@@ -174,8 +185,7 @@ static void random_chunks_are_refused(void **state)
         chunk.header.payload_bytes = (uint32_t)(bytes - sizeof chunk.header);
         for (size_t i = 0; i < SPR_ARRAY_LEN(chunk.payload); i++)
             chunk.payload[i] = (uint32_t)(spr_rng_next(&rng) >> spr_rng_below(&rng, 64));
-        begin(&s);
-        post_sparse(&s, stream->algorithm);
+        begin_stream(&s, stream);
         grant = first_grant(&s);
         answer(&s, &grant, step_from(&s, stream->least), &chunk, bytes);
         world_settle(&s.world, 2);
@@ -200,15 +210,17 @@ static void what_a_relay_passes_on_is_refused_by_all(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < SPR_ARRAY_LEN(lies); i++) {
+    for (size_t i = 0; i < 2 * SPR_ARRAY_LEN(lies); i++) {
+        const char *algorithm = i < SPR_ARRAY_LEN(lies) ? "hierarchical" : "hosts";
         struct spr_frame grant;
         struct scene s;
         begin_with(&s, 3);
         world_share_hosts(&s.world, (int[]){0, 0, 1});
         for (int r = 0; r < 2; r++)
-            post_sparse_of(&s, r, "hierarchical");
+            post_sparse_of(&s, r, algorithm);
         grant = first_grant(&s);
-        answer(&s, &grant, step_from(&s, UNION_STEP), &lies[i].chunk, lies[i].bytes);
+        answer(&s, &grant, step_from(&s, UNION_STEP), &lies[i % SPR_ARRAY_LEN(lies)].chunk,
+               lies[i % SPR_ARRAY_LEN(lies)].bytes);
         assert_true(world_run(&s.world, LIMIT_NS));
         for (int r = 0; r < 2; r++) {
             assert_int_equal(s.world.results[r], SPR_ERR_PROTO);
@@ -218,31 +230,44 @@ static void what_a_relay_passes_on_is_refused_by_all(void **state)
     }
 }
 
-/* The liar shares a host with rank 0, and passes on what it says the union of rank 2 is. */
+/* The lowest step of a union, or the highest, whose first chunk rank 0 has granted. */
+static uint32_t union_step(const struct scene *s, bool highest)
+{
+    const struct liar *l = &s->liar;
+    uint32_t step = highest ? 0 : UINT32_MAX;
+
+    for (size_t i = 0; i < l->heard_count; i++)
+        if (l->heard[i].type == SPR_FRAME_GRANT && l->heard[i].step >= UNION_STEP &&
+            (l->heard[i].step > step) == highest)
+            step = l->heard[i].step;
+    return highest ? step - 1 : step; /* two chunks are granted */
+}
+
+/* The liar shares a host with rank 0, and passes on what it says the union of rank 2 is. Its own
+ * has a higher number where all ranks are owners, and a lower one where they are numbered by host.
+ */
 static void a_relay_is_blamed_for_what_it_passes_on(void **state)
 {
-    struct spr_chunk_header chunk = {.format = SPR_CHUNK_U16};
-    uint32_t step = UINT32_MAX;
-    struct spr_frame grant;
-    struct scene s;
+    static const char *const algorithms[] = {"hierarchical", "hosts"};
 
     (void)state;
-    begin_with(&s, 4);
-    world_share_hosts(&s.world, (int[]){0, 1, 1, 0});
-    for (int r = 0; r < 3; r++)
-        post_sparse_of(&s, r, "hierarchical");
-    grant = first_grant(&s);
-    for (size_t i = 0; i < s.liar.heard_count; i++) /* the liar's own has a higher one */
-        if (s.liar.heard[i].type == SPR_FRAME_GRANT && s.liar.heard[i].step >= UNION_STEP &&
-            s.liar.heard[i].step < step)
-            step = s.liar.heard[i].step;
-    answer(&s, &grant, step, &chunk, sizeof chunk);
-    assert_true(world_run(&s.world, LIMIT_NS));
-    for (int r = 0; r < 3; r++) {
-        assert_int_equal(s.world.results[r], SPR_ERR_PROTO);
-        assert_non_null(strstr(spr_last_error(s.world.comms[r]), "rank 3"));
+    for (size_t i = 0; i < SPR_ARRAY_LEN(algorithms); i++) {
+        struct spr_chunk_header chunk = {.format = SPR_CHUNK_U16};
+        struct spr_frame grant;
+        struct scene s;
+        begin_with(&s, 4);
+        world_share_hosts(&s.world, (int[]){0, 1, 1, 0});
+        for (int r = 0; r < 3; r++)
+            post_sparse_of(&s, r, algorithms[i]);
+        grant = first_grant(&s);
+        answer(&s, &grant, union_step(&s, i == 1), &chunk, sizeof chunk);
+        assert_true(world_run(&s.world, LIMIT_NS));
+        for (int r = 0; r < 3; r++) {
+            assert_int_equal(s.world.results[r], SPR_ERR_PROTO);
+            assert_non_null(strstr(spr_last_error(s.world.comms[r]), "rank 3"));
+        }
+        end(&s);
     }
-    end(&s);
 }
 
 /* All windows of rank 0's part, without entries, and the last chunk of the stream. */
@@ -257,32 +282,39 @@ static size_t empty_stream(struct scene *s, void *chunk)
     return sizeof header;
 }
 
-static void data_behind_the_last_chunk_is_refused(void **state)
+/* Rank 1's whole list, its union, and one message more, of the list but for one time. */
+static void send_too_much(const struct stream *stream, int pause)
 {
     static char late[100000];
+    char chunk[SPR_CHUNK_HEADER_BYTES];
+    struct spr_frame grant;
+    struct scene s;
+    uint32_t step;
+    size_t bytes;
+
+    begin_stream(&s, stream);
+    grant = first_grant(&s);
+    step = step_from(&s, UNION_STEP);
+    bytes = empty_stream(&s, chunk);
+    answer(&s, &grant, 0, chunk, bytes);
+    answer(&s, &grant, step, chunk, bytes);
+    if (pause)
+        world_settle(&s.world, pause);
+    answer(&s, &grant, pause == 1 ? step + 1 : 1, late, sizeof late);
+    if (pause == 2 && !s.world.requests[0])
+        post_allreduce(&s);
+    expect_blame(&s, SPR_ERR_PROTO, "data behind the last chunk");
+    end(&s);
+}
+
+static void data_behind_the_last_chunk_is_refused(void **state)
+{
+    static const struct stream lists[] = {{"direct", 0, 1}, {"hosts", 0, 0}, {"hosts", 0, 1}};
 
     (void)state;
-    for (int pause = 0; pause < 3; pause++) {
-        char chunk[SPR_CHUNK_HEADER_BYTES];
-        struct spr_frame grant;
-        struct scene s;
-        uint32_t step;
-        size_t bytes;
-        begin(&s);
-        post_sparse(&s, "direct");
-        grant = first_grant(&s);
-        step = step_from(&s, UNION_STEP);
-        bytes = empty_stream(&s, chunk);
-        answer(&s, &grant, 0, chunk, bytes);
-        answer(&s, &grant, step, chunk, bytes);
-        if (pause)
-            world_settle(&s.world, pause);
-        answer(&s, &grant, pause == 1 ? step + 1 : 1, late, sizeof late);
-        if (pause == 2 && !s.world.requests[0])
-            post_allreduce(&s);
-        expect_blame(&s, SPR_ERR_PROTO, "data behind the last chunk");
-        end(&s);
-    }
+    for (size_t i = 0; i < SPR_ARRAY_LEN(lists); i++)
+        for (int pause = 0; pause < 3; pause++)
+            send_too_much(&lists[i], pause);
 }
 
 /* Aborts --------------------------------------------------------------------------------------- */

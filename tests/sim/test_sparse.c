@@ -227,8 +227,9 @@ static uint64_t frames_between_hosts(struct world *w, const int *host, const cha
     return 0;
 }
 
-/* Three ranks on each of two hosts: of the nine unions from one to the other, three are left. */
-static void a_union_enters_each_host_once(void **state)
+/* Three ranks on each of two hosts: of the nine unions from one to the other, three are left; and
+ * of the nine lists, if they are summed first. */
+static void unions_and_sums_enter_each_host_once(void **state)
 {
     static const int host[] = {0, 1, 0, 0, 1, 1};
     struct world w;
@@ -240,6 +241,9 @@ static void a_union_enters_each_host_once(void **state)
     assert_int_equal(frames_between_hosts(&w, host, "direct") -
                          frames_between_hosts(&w, host, "hierarchical"),
                      (9 - 3) * 3);
+    assert_int_equal(frames_between_hosts(&w, host, "direct") -
+                         frames_between_hosts(&w, host, "hosts"),
+                     2 * (9 - 3) * 3);
     world_destroy(&w);
 }
 
@@ -393,7 +397,7 @@ static void each_sends_what_it_says(void **state)
 VECTORS_MAIN(cmocka_unit_test(all_algorithms_are_right_and_canonical_ones_equal_dense_bit_for_bit),
              cmocka_unit_test(long_streams_of_full_chunks_come_to_an_end),
              cmocka_unit_test(many_ranks_of_any_number_agree),
-             cmocka_unit_test(a_union_enters_each_host_once),
+             cmocka_unit_test(unions_and_sums_enter_each_host_once),
              cmocka_unit_test(phases_of_sums_in_flight_are_told_apart),
              cmocka_unit_test(a_short_list_is_reported_with_the_size_needed),
              cmocka_unit_test(unsorted_lists_are_refused),
