@@ -146,6 +146,7 @@ spr_status schedule_post(struct schedule_play *play, int r, int k)
     char *in = c->in, *out = c->out;
 
     options.algorithm = o->algorithm;
+    options.most_entries = play->schedule.model ? o->count : 0;
     switch (o->kind) {
     case SCHEDULE_ALLREDUCE:
         if (o->in_place)

@@ -3,6 +3,7 @@
  * Playing a schedule: ranks call, test and progress in random order over simulated links, until
  * all that can end has ended.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -65,6 +66,16 @@ static void count_from(spr_comm *comm, uint32_t first)
         comm->channel.peers[r].heard = first - 1;
 }
 
+/* As SPARRING_MODEL would give it. */
+static void take_model(spr_comm *comm, const char *model)
+{
+    spr_free(comm->options.model);
+    comm->options.model = spr_strdup(model);
+    if (!comm->options.model)
+        abort();
+    spr_model_new_era(comm);
+}
+
 void schedule_begin(struct schedule_play *play, const struct schedule *schedule)
 {
     const struct schedule *s = &play->schedule;
@@ -83,6 +94,8 @@ void schedule_begin(struct schedule_play *play, const struct schedule *schedule)
         o->expel_s = SCHEDULE_EXPEL_S;
         o->eager_bytes = s->eager_bytes;
         o->eager_window = s->eager_window;
+        if (s->model)
+            take_model(play->world.comms[r], s->model);
         count_from(play->world.comms[r], s->first);
     }
     for (int i = 0; i < s->faults; i++)

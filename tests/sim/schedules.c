@@ -39,6 +39,23 @@ static size_t draw_count(struct schedule *s)
     return schedule_below(s, n + 1);
 }
 
+/* Half of the time none; others favour few steps, few bytes, or dense vectors. Of a stream of its
+ * own. */
+static const char *draw_model(const struct schedule *s)
+{
+    static const char *const models[] = {
+        "latency=1e-3,grant=0,message=1e-3,byte=1e-12,reduce=0,encode=0,merge=0,take=0,clear=0",
+        "latency=1e-9,grant=0,message=0,byte=1e-6,reduce=0,encode=0,merge=0,take=0,clear=0",
+        "latency=1e-6,grant=0,message=0,byte=0,reduce=1e-10,encode=0,merge=0,take=1e-8,clear=0",
+        "latency=1e-6,grant=1e-6,message=1e-7,byte=1e-9,reduce=1e-9,encode=1e-9,merge=1e-9,"
+        "take=1e-9,clear=1e-10",
+    };
+    struct spr_rng rng = {~s->seed, 0x6d6f64656cull};
+    uint64_t i = spr_rng_below(&rng, 2 * SPR_ARRAY_LEN(models));
+
+    return i < SPR_ARRAY_LEN(models) ? models[i] : NULL;
+}
+
 /* Half of the time the one that is chosen anyway. Of a stream of its own. */
 static const char *draw_sparse(const struct schedule *s, const struct schedule_operation *o)
 {
@@ -253,6 +270,7 @@ void schedule_draw(struct schedule *s, uint64_t seed)
     s->rng = (struct spr_rng){seed, 0};
     draw_job(s);
     draw_hosts(s);
+    s->model = draw_model(s);
     s->first = draw_first(seed);
     s->links.place = spr_hash_u32(~seed) & 1;
     s->operations = PICK(s, operations);
@@ -343,6 +361,7 @@ void schedule_print(const struct schedule *s, FILE *out)
     fprintf(out, "in flight at most, by rank:");
     for (int r = 0; r < s->ranks; r++)
         fprintf(out, " %d%s", s->depth[r], s->think_ns[r] ? " (late)" : "");
+    fprintf(out, "\nmodel: %s", s->model ? s->model : "none");
     fprintf(out, "\nhosts:");
     for (int r = 0; r < s->ranks; r++)
         fprintf(out, " %d", s->host[r]);

@@ -88,6 +88,7 @@ enum schedule_odd {
 };
 
 struct schedule {
+    const char *model; /* by which algorithms are chosen; NULL: none */
     uint64_t seed;
     struct spr_rng rng; /* of drawing, then of playing */
     int ranks;
