@@ -149,7 +149,7 @@ static bool harvest(spr_request *rq)
     float *val = w->val + w->count;
     size_t n = s->offsets
                    ? spr_window_harvest(s->accumulator, s->touched, len, w->pos + w->count, val)
-                   : len;
+                   : len; /* of a dense vector, of which a window fills a chunk */
 
     if (s->largest)
         n = spr_topk_keep(w->pos + w->count, val, n,
@@ -170,7 +170,14 @@ static void merge(spr_request *rq)
     while (s->merged < s->windows && spr_union_has_room(rq)) {
         while (s->next_rank < sources && add_next(rq))
             s->next_rank++;
-        if (s->next_rank < sources || !harvest(rq))
+        if (s->next_rank < sources)
+            break;
+        if (s->offsets && !spr_sparse_fits(&s->union_writer, s->touched, s->span, s->contributed)) {
+            if (!spr_union_close(rq))
+                break;
+            continue; /* when there is room for another one */
+        }
+        if (!harvest(rq))
             break;
         s->next_rank = 0;
     }

@@ -163,6 +163,12 @@ size_t spr_sparse_add_list(spr_request *rq, uint32_t owner, uint32_t window, flo
 void spr_sparse_leave_rest(const spr_request *rq, const struct spr_chunk_writer *w,
                            const void *encoded, size_t bytes);
 
+/* May the window in an accumulator, which has touched these of `span` positions, at most n of them,
+ * join those in the writer? If not, their chunk has to be closed before: a full window leaves no
+ * room in a chunk for others. */
+bool spr_sparse_fits(const struct spr_chunk_writer *w, const uint64_t *touched, uint32_t span,
+                     size_t n);
+
 /* ---- sparse_start.c ---- */
 
 /* What all algorithms have: a state of that many bytes, which begins with a struct
@@ -195,6 +201,9 @@ bool spr_union_has_room(const spr_request *rq);
 /* n entries of window `merged` are in the union's writer: it is complete. False: the communicator
  * has failed. */
 bool spr_union_window(spr_request *rq, size_t n);
+/* The windows in its writer are a chunk, which goes to everybody: there is room. False: likewise.
+ */
+bool spr_union_close(spr_request *rq);
 /* Take what has come of the unions of others. True: all is there. */
 bool spr_union_take(spr_request *rq);
 

@@ -85,23 +85,30 @@ static size_t add_both(spr_request *rq, struct level *level)
     return n + (level->takes && !lower ? spr_stream_add(rq, &level->theirs) : 0);
 }
 
+/* The chunk in the writer of the level, which ends before window `end`. */
+static void close_chunk(spr_request *rq, struct level *level, uint32_t end)
+{
+    struct doubling *d = rq->state;
+    size_t bytes = spr_chunk_writer_finish(&level->writer, SPR_V_FP32, -1,
+                                           end == d->s.windows ? SPR_CHUNK_LAST : 0,
+                                           spr_lane_buffer(&level->ours), d->s.chunk_bytes);
+
+    spr_lane_send(rq, &level->ours, bytes, step_of(d, level));
+    spr_chunk_writer_begin(&level->writer, end);
+}
+
 /* n entries of a window are in the writer of the level. */
 static void go_on(spr_request *rq, struct level *level, uint32_t w, size_t n)
 {
-    struct doubling *d = rq->state;
+    const struct doubling *d = rq->state;
     struct spr_chunk_writer *writer = &level->writer;
-    bool last = w + 1 == d->s.windows;
 
     if (!level->makes)
         return;
     spr_chunk_writer_window(writer, n);
-    if (last || writer->count * 6 > SPR_SPARSE_TARGET_BYTES ||
-        !spr_chunk_writer_room(writer, d->s.span)) {
-        size_t bytes = spr_chunk_writer_finish(writer, SPR_V_FP32, -1, last ? SPR_CHUNK_LAST : 0,
-                                               spr_lane_buffer(&level->ours), d->s.chunk_bytes);
-        spr_lane_send(rq, &level->ours, bytes, step_of(d, level));
-        spr_chunk_writer_begin(writer, w + 1);
-    }
+    if (w + 1 == d->s.windows || writer->count * 6 > SPR_SPARSE_TARGET_BYTES ||
+        !spr_chunk_writer_room(writer, d->s.span))
+        close_chunk(rq, level, w + 1);
 }
 
 /* From this level to the next: as many windows as are there. */
@@ -113,15 +120,19 @@ static bool merge(spr_request *rq, struct level *level)
     uint32_t before = level->merged;
 
     while (
-        level->merged < d->s.windows && (!next->makes || spr_lane_buffer(&next->ours)) &&
+        level->merged < d->s.windows && (!next->makes || spr_lane_has_two(&next->ours)) &&
         spr_lane_covers(rq, &level->ours, level->merged) &&
         (!level->takes || spr_stream_covers(rq, &level->theirs, level->peer, 0, level->merged))) {
         uint32_t w = level->merged++, len = spr_blocks_window_len(&d->s.blocks, 0, w);
-        uint16_t *pos = next->writer.pos + next->writer.count;
-        float *val = next->writer.val + next->writer.count;
-        size_t n = 0;
+        size_t n = add_both(rq, level);
+        uint16_t *pos;
+        float *val;
 
-        if (add_both(rq, level))
+        if (!spr_sparse_fits(&next->writer, d->s.touched, d->s.span, n))
+            close_chunk(rq, next, w);
+        pos = next->writer.pos + next->writer.count;
+        val = next->writer.val + next->writer.count;
+        if (n)
             n = spr_window_harvest(d->s.accumulator, d->s.touched, len, pos, val);
         if (end && rq->plan.op == SPR_AVG)
             for (size_t i = 0; i < n; i++)

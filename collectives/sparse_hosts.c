@@ -73,24 +73,34 @@ static bool is_covered(spr_request *rq, struct part *part, int owner)
     return !rq->comm->error.status;
 }
 
-/* Sum the next window, which is there, into these arrays. Returns the entries. */
-static size_t sum(spr_request *rq, struct part *part, int owner, uint16_t *pos, float *val)
+/* Sum the next window, which is there. Returns how many entries were added, of all ranks. */
+static size_t sum(spr_request *rq, struct part *part, int owner)
 {
     const struct hosts *h = rq->state;
-    uint32_t w = part->summed++, len = spr_blocks_window_len(&h->s.blocks, (uint32_t)owner, w);
+    uint32_t w = part->summed++;
+    size_t n = 0;
 
     for (int i = 0; i < h->local.size; i++) {
         struct spr_stream *list = &part->lists[i];
         if (i == h->local.rank) {
-            (void)spr_sparse_add_list(rq, (uint32_t)owner, w, h->accumulator, h->touched);
+            n += spr_sparse_add_list(rq, (uint32_t)owner, w, h->accumulator, h->touched);
             continue;
         }
-        (void)spr_chunk_add(&list->chunk, h->accumulator, h->touched);
+        n += spr_chunk_add(&list->chunk, h->accumulator, h->touched);
         if (w + 1 < list->chunk.first_window + list->chunk.windows)
             continue;
         spr_stream_close(list);
         (void)spr_stream_withdraw(list); /* behind the last chunk; the communicator tells if not */
     }
+    return n;
+}
+
+/* Move the sum into these arrays. Returns the entries. */
+static size_t harvest(const struct hosts *h, const struct part *part, int owner, uint16_t *pos,
+                      float *val)
+{
+    uint32_t len = spr_blocks_window_len(&h->s.blocks, (uint32_t)owner, part->summed - 1);
+
     return spr_window_harvest(h->accumulator, h->touched, len, pos, val);
 }
 
@@ -104,34 +114,50 @@ static bool add_own(spr_request *rq)
 
     if (!is_covered(rq, part, s->own))
         return false;
-    n = sum(rq, part, s->own, s->writer.pos, s->writer.val);
+    (void)sum(rq, part, s->own);
+    n = harvest(h, part, s->own, s->writer.pos, s->writer.val);
     spr_kernels()->add_at(s->accumulator, s->touched, s->writer.pos, s->writer.val, n);
+    s->contributed += n;
     return true;
 }
 
-static void send_sum(spr_request *rq, struct part *part, int owner)
+/* The chunk in the writer, which ends before window `end`. */
+static void send_sum(spr_request *rq, struct part *part, int owner, uint32_t end)
 {
     const struct spr_sparse_state *s = rq->state;
     struct spr_chunk_writer *w = &part->writer;
-    unsigned flags = part->summed == part->windows ? SPR_CHUNK_LAST : 0;
+    unsigned flags = end == part->windows ? SPR_CHUNK_LAST : 0;
     size_t bytes = spr_chunk_writer_finish(w, SPR_V_FP32, -1, flags, part->buffer, s->chunk_bytes);
 
     spr_post_send(rq, &part->out, spr_sparse_owner(s, owner), part->sent++, part->buffer, bytes,
                   false);
-    spr_chunk_writer_begin(w, part->summed);
+    spr_chunk_writer_begin(w, end);
+}
+
+static bool is_full(const struct spr_sparse_state *s, const struct part *part)
+{
+    const struct spr_chunk_writer *w = &part->writer;
+
+    return w->windows && (part->summed == part->windows || w->count * 6 > SPR_SPARSE_TARGET_BYTES ||
+                          !spr_chunk_writer_room(w, s->span));
 }
 
 /* As many windows of a part as are there, to its owner. */
 static void sum_for(spr_request *rq, struct part *part, int owner)
 {
-    const struct spr_sparse_state *s = rq->state;
+    const struct hosts *h = rq->state;
     struct spr_chunk_writer *w = &part->writer;
 
-    while (part->summed < part->windows && !part->out.busy && is_covered(rq, part, owner)) {
-        spr_chunk_writer_window(w, sum(rq, part, owner, w->pos + w->count, w->val + w->count));
-        if (part->summed == part->windows || w->count * 6 > SPR_SPARSE_TARGET_BYTES ||
-            !spr_chunk_writer_room(w, s->span))
-            send_sum(rq, part, owner);
+    while (!part->out.busy) {
+        if (is_full(&h->s, part)) {
+            send_sum(rq, part, owner, part->summed);
+            continue;
+        }
+        if (part->summed == part->windows || !is_covered(rq, part, owner))
+            break;
+        if (!spr_sparse_fits(w, h->touched, h->s.span, sum(rq, part, owner)))
+            send_sum(rq, part, owner, part->summed - 1);
+        spr_chunk_writer_window(w, harvest(h, part, owner, w->pos + w->count, w->val + w->count));
     }
 }
 
@@ -145,7 +171,7 @@ static bool sum_for_others(spr_request *rq)
     for (int i = 1; i < h->hosts; i++) {
         int host = (h->s.sources.rank + i) % h->hosts;
         sum_for(rq, &h->parts[host], owner_at(h, host));
-        all &= h->parts[host].summed == h->parts[host].windows;
+        all &= h->parts[host].summed == h->parts[host].windows && !h->parts[host].writer.windows;
     }
     rq->comm->counters.merge_ns += spr_now_ns(rq->comm->clock) - begin;
     return all;

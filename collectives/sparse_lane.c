@@ -21,16 +21,24 @@ void spr_lane_free(spr_request *rq, struct spr_lane *lane)
         spr_sparse_buffer_put(rq, lane->slots[i].buffer);
 }
 
-char *spr_lane_buffer(struct spr_lane *lane)
+/* The one for this chunk. */
+static char *buffer_for(struct spr_lane *lane, uint32_t chunk)
 {
-    uint32_t i = lane->made % SPR_SPARSE_UNIONS;
+    uint32_t i = chunk % SPR_SPARSE_UNIONS;
 
-    if (lane->adds && lane->made - lane->added == SPR_SPARSE_UNIONS)
+    if (lane->adds && chunk - lane->added >= SPR_SPARSE_UNIONS)
         return NULL;
     for (int k = 0; k < lane->peers; k++)
         if (lane->slots[i].out[k].busy)
             return NULL;
     return lane->slots[i].buffer;
+}
+
+char *spr_lane_buffer(struct spr_lane *lane) { return buffer_for(lane, lane->made); }
+
+bool spr_lane_has_two(struct spr_lane *lane)
+{
+    return buffer_for(lane, lane->made) && buffer_for(lane, lane->made + 1);
 }
 
 void spr_lane_send(spr_request *rq, struct spr_lane *lane, size_t bytes, uint32_t step)

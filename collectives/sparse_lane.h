@@ -27,6 +27,8 @@ bool spr_lane_open(spr_request *rq, struct spr_lane *lane);
 void spr_lane_free(spr_request *rq, struct spr_lane *lane);
 /* Where the next chunk goes, chunk_bytes; NULL: chunks before it are still in use. */
 char *spr_lane_buffer(struct spr_lane *lane);
+/* There are buffers for the next two chunks. */
+bool spr_lane_has_two(struct spr_lane *lane);
 /* The chunk there is complete: send it; `step` plus its number is its step. */
 void spr_lane_send(spr_request *rq, struct spr_lane *lane, size_t bytes, uint32_t step);
 /* Make the chunk that covers this window available as lane->chunk. False: it is not made. */

@@ -207,34 +207,52 @@ static bool finish(spr_request *rq, uint32_t segment, uint32_t first_window, con
     return spr_sparse_take(rq, &chunk, data, bytes) == SPR_OK;
 }
 
+/* Of all ranks. */
+static bool is_full_sum(const spr_request *rq, uint32_t step)
+{
+    return step + 1 == (uint32_t)rq->comm->size;
+}
+
+/* The chunk in the writer, which ends before window `end` of a segment, is on its way. */
+static bool close_chunk(spr_request *rq, uint32_t segment, uint32_t step, uint32_t end)
+{
+    struct ring *g = rq->state;
+    struct spr_chunk_writer *writer = &g->s.union_writer;
+    bool last = end == spr_blocks_windows(&g->s.blocks, segment);
+    size_t bytes = spr_chunk_writer_finish(writer, SPR_V_FP32, -1, last ? SPR_CHUNK_LAST : 0,
+                                           g->encode, g->s.chunk_bytes);
+
+    if (is_full_sum(rq, step) && !finish(rq, segment, writer->first_window, g->encode, bytes))
+        return false;
+    spr_chunk_writer_begin(writer, end);
+    return enqueue(rq, step, g->encode, bytes);
+}
+
 /* The sum of window w of a segment, so far, goes to the writer; and from there on its way, for this
  * step, as a full chunk. */
 static bool harvest(spr_request *rq, uint32_t segment, uint32_t step, uint32_t w, size_t entries)
 {
     struct ring *g = rq->state;
     struct spr_chunk_writer *writer = &g->s.union_writer;
-    float *val = writer->val + writer->count;
     uint32_t len = spr_blocks_window_len(&g->s.blocks, segment, w);
-    bool full = step + 1 == (uint32_t)rq->comm->size;
-    bool last = w + 1 == spr_blocks_windows(&g->s.blocks, segment);
-    size_t n = 0, bytes;
+    size_t n = 0;
+    float *val;
 
+    if (!spr_sparse_fits(writer, g->s.touched, g->s.span, entries) &&
+        !close_chunk(rq, segment, step, w))
+        return false;
+    val = writer->val + writer->count;
     if (entries)
         n = spr_window_harvest(g->s.accumulator, g->s.touched, len, writer->pos + writer->count,
                                val);
-    if (full && rq->plan.op == SPR_AVG)
+    if (is_full_sum(rq, step) && rq->plan.op == SPR_AVG)
         for (size_t i = 0; i < n; i++)
             val[i] /= (float)rq->comm->size;
     spr_chunk_writer_window(writer, n);
-    if (!last && writer->count * 6 <= SPR_SPARSE_TARGET_BYTES &&
-        spr_chunk_writer_room(writer, g->s.span))
+    if (w + 1 < spr_blocks_windows(&g->s.blocks, segment) &&
+        writer->count * 6 <= SPR_SPARSE_TARGET_BYTES && spr_chunk_writer_room(writer, g->s.span))
         return true;
-    bytes = spr_chunk_writer_finish(writer, SPR_V_FP32, -1, last ? SPR_CHUNK_LAST : 0, g->encode,
-                                    g->s.chunk_bytes);
-    if (full && !finish(rq, segment, writer->first_window, g->encode, bytes))
-        return false;
-    spr_chunk_writer_begin(writer, w + 1);
-    return enqueue(rq, step, g->encode, bytes);
+    return close_chunk(rq, segment, step, w + 1);
 }
 
 static void begin_segment(struct ring *g, uint32_t segment)

@@ -5,6 +5,8 @@
  */
 #include "collectives/sparse.h"
 
+#include "compress/kernels/kernels.h"
+
 /* Memory of chunks ------------------------------------------------------------------------------
  */
 
@@ -172,4 +174,14 @@ void spr_sparse_leave_rest(const spr_request *rq, const struct spr_chunk_writer 
                          spr_sparse_coding(rq), &why); /* our own: cannot fail */
     for (uint32_t i = 0; i < w->windows; i++)
         val += spr_chunk_values(&chunk, SPR_DECODE_TAKE, val);
+}
+
+bool spr_sparse_fits(const struct spr_chunk_writer *w, const uint64_t *touched, uint32_t span,
+                     size_t n)
+{
+    size_t most = 2 * SPR_SPARSE_TARGET_BYTES / 6; /* as U16, with windows and coders' overhead */
+
+    if (!w->windows || w->count + n <= most)
+        return true;
+    return w->count + (size_t)spr_kernels()->popcount(touched, span / 64) <= most;
 }

@@ -85,6 +85,16 @@ static bool send_union(spr_request *rq, bool last)
 
 bool spr_union_has_room(const spr_request *rq) { return free_slot(rq) != NULL; }
 
+bool spr_union_close(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+
+    if (!send_union(rq, s->merged == s->windows))
+        return false;
+    spr_chunk_writer_begin(&s->union_writer, s->merged);
+    return true;
+}
+
 bool spr_union_window(spr_request *rq, size_t n)
 {
     struct spr_sparse_state *s = rq->state;
@@ -94,11 +104,8 @@ bool spr_union_window(spr_request *rq, size_t n)
     s->union_entries += n;
     spr_chunk_writer_window(w, n);
     s->merged++;
-    if (last || w->count * 6 > SPR_SPARSE_TARGET_BYTES || !spr_chunk_writer_room(w, s->span)) {
-        if (!send_union(rq, last))
-            return false;
-        spr_chunk_writer_begin(w, s->merged);
-    }
+    if (last || w->count * 6 > SPR_SPARSE_TARGET_BYTES || !spr_chunk_writer_room(w, s->span))
+        return spr_union_close(rq);
     return true;
 }
 

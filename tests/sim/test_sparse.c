@@ -185,6 +185,41 @@ static void long_streams_of_full_chunks_come_to_an_end(void **state)
     }
 }
 
+/* A chunk is not filled to its target when a window without gaps comes, whose entries alone are as
+ * many as fit. */
+static void check_full_window(struct sums *s)
+{
+    int ranks = s->world.ranks;
+    size_t windows = (size_t)ranks * 65536; /* one of each owner */
+
+    s->n = 3 * windows;
+    allocate(s);
+    for (int r = 0; r < ranks; r++)
+        for (size_t i = 0; i < s->n; i++)
+            if (i / windows == 1 || i % 13 == 0)
+                enter(s, r, i, (float)(r + 1));
+    run_sparse(s);
+    check_values(s);
+    for (int r = 0; r < ranks && reference_sparse_lists(s->algorithm); r++)
+        check_list(s, r);
+    free_sums(s);
+}
+
+static void a_full_window_behind_a_sparse_one_gets_a_chunk_of_its_own(void **state)
+{
+    static const int host[] = {0, 0, 1, 1};
+
+    (void)state;
+    for (int ranks = 2; ranks <= 4; ranks += 2) {
+        struct sums s = {.n = 0};
+        make(&s.world, ranks, 0);
+        world_share_hosts(&s.world, host);
+        for (int a = 0; (s.algorithm = spr_algorithm_name("sparse_allreduce", a)) != NULL; a++)
+            check_full_window(&s);
+        world_destroy(&s.world);
+    }
+}
+
 static void many_ranks_of_any_number_agree(void **state)
 {
     static const int ranks[] = {12, 16, 17, 31, 33};
@@ -396,6 +431,7 @@ static void each_sends_what_it_says(void **state)
 
 VECTORS_MAIN(cmocka_unit_test(all_algorithms_are_right_and_canonical_ones_equal_dense_bit_for_bit),
              cmocka_unit_test(long_streams_of_full_chunks_come_to_an_end),
+             cmocka_unit_test(a_full_window_behind_a_sparse_one_gets_a_chunk_of_its_own),
              cmocka_unit_test(many_ranks_of_any_number_agree),
              cmocka_unit_test(unions_and_sums_enter_each_host_once),
              cmocka_unit_test(phases_of_sums_in_flight_are_told_apart),
