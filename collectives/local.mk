@@ -67,6 +67,10 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/sparse_ring.c \
 	collectives/sparse_start.c \
 	collectives/sparse_stream.c \
+	collectives/sparse_supports.c \
+	collectives/sparse_supports.h \
+	collectives/sparse_supports_start.c \
+	collectives/sparse_supports_sums.c \
 	collectives/sparse_union.c \
 	collectives/topology.c \
 	collectives/topology.h \

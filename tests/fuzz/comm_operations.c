@@ -34,7 +34,8 @@ static void define(struct operation *o, struct fuzz_in *in)
                                              "halving", "doubling", "tree", "flat"};
     static const char *const broadcasts[] = {NULL, "direct", "flat", "tree"};
     static const char *const gathers[] = {NULL, "bruck"};
-    static const char *const sparse[] = {NULL, "allgather", "doubling", "ring"};
+    static const char *const sparse[] = {NULL,    "allgather", "doubling", "ring",
+                                         "union", "direct",    "union",    "ring"};
     uint8_t a = fuzz_u8(in), b = fuzz_u8(in), c = fuzz_u8(in);
     size_t size = (size_t)g.ranks;
 
@@ -53,7 +54,7 @@ static void define(struct operation *o, struct fuzz_in *in)
     if (o->kind == ALLGATHER)
         o->algorithm = gathers[c >> 4 & 1];
     if (o->kind == SPARSE)
-        o->algorithm = sparse[c >> 4 & 3];
+        o->algorithm = sparse[c >> 4 & 7];
     if (o->algorithm && !strcmp(o->algorithm, "flat") && o->count > 1000)
         o->count = 1000;
     if (o->kind == SPARSE || o->kind == COMPRESSED) {

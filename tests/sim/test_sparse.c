@@ -417,6 +417,7 @@ static void each_sends_what_it_says(void **state)
         {"allgather", 7, 7},
         {"doubling", 3, 7},
         {"ring", 2 * 7 / 8.0, 1.5 * 7},
+        {"union", 2 * 7 / 8.0 * 4 / 6, 7 / 8.0 * (8 * 2 + 9 * 4) / 6},
     };
 
     (void)state;

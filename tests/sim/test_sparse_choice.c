@@ -144,7 +144,7 @@ static void what_an_algorithm_cannot_do_is_refused_before_the_codec_has_begun(vo
 
 static void names_tell_in_what_order_they_add(void **state)
 {
-    static const char *const canonical[] = {"direct", "hierarchical", "allgather"},
+    static const char *const canonical[] = {"direct", "hierarchical", "allgather", "union"},
                              *const others[] = {"hosts", "doubling", "ring", "no-such-one"};
 
     (void)state;
