@@ -65,6 +65,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/sparse_relay.c \
 	collectives/sparse_result.c \
 	collectives/sparse_ring.c \
+	collectives/sparse_server.c \
 	collectives/sparse_start.c \
 	collectives/sparse_stream.c \
 	collectives/sparse_supports.c \

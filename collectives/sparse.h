@@ -121,6 +121,14 @@ static inline uint32_t spr_sparse_step(const struct spr_sparse_state *s, int own
     return (uint32_t)owner * (spr_blocks_windows(&s->blocks, 0) + SPR_SPARSE_AHEAD);
 }
 
+/* What can be summed in blocks of one owner? Coding depends on blocks of as many owners as there
+ * are ranks. And a union is bounded by those who own it. */
+static inline bool spr_sparse_is_uncoded(const struct spr_plan *plan, int size)
+{
+    (void)size;
+    return plan->dtype == SPR_FP32 && plan->vtype != SPR_V_CODED && !plan->bound_union;
+}
+
 /* A list of fp32 entries whose sum goes to everybody as it is? */
 static inline bool spr_sparse_is_plain(const struct spr_plan *plan, int size)
 {

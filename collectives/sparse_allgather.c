@@ -26,14 +26,6 @@ struct gather {
     struct spr_stream *theirs; /* [size] */
 };
 
-/* Coding depends on blocks of as many owners as there are ranks. And a union is bounded by those
- * who own it. */
-static bool usable(const struct spr_plan *plan, int size)
-{
-    (void)size;
-    return plan->dtype == SPR_FP32 && plan->vtype != SPR_V_CODED && !plan->bound_union;
-}
-
 static bool give(spr_request *rq)
 {
     struct gather *g = rq->state;
@@ -151,7 +143,7 @@ static spr_status start(spr_request *rq)
 const struct spr_algorithm spr_sparse_allgather = {.collective = SPR_C_SPARSE_ALLREDUCE,
                                                    .name = "allgather",
                                                    .cost = "1 step, (P-1) k entries, canonical",
-                                                   .usable = usable,
+                                                   .usable = spr_sparse_is_uncoded,
                                                    .start = start,
                                                    .advance = advance,
                                                    .cleanup = cleanup,

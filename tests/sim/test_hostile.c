@@ -11,11 +11,11 @@ static const struct stream {
     uint32_t least;
     int host; /* of rank 1; rank 0 is on host 0 */
 } streams[] = {
-    {"direct", 0, 1},         {"direct", UNION_STEP, 1},
-    {"allgather", 0, 1},      {"doubling", 1u << 20, 1},
-    {"ring", 0, 1},           {"hosts", 0, 0}, /* a list for the sum of the host */
-    {"hosts", 0, 1},                           /* the sum of a host */
-    {"hosts", UNION_STEP, 0}, {"hosts", UNION_STEP, 1},
+    {"direct", 0, 1},          {"direct", UNION_STEP, 1}, {"allgather", 0, 1},
+    {"doubling", 1u << 20, 1}, {"server", 0, 1},          {"ring", 0, 1},
+    {"hosts", 0, 0}, /* a list for the sum of the host */
+    {"hosts", 0, 1}, /* the sum of a host */
+    {"hosts", UNION_STEP, 0},  {"hosts", UNION_STEP, 1},
 };
 
 static void begin_stream(struct scene *s, const struct stream *stream)

@@ -282,6 +282,33 @@ static void unions_and_sums_enter_each_host_once(void **state)
     world_destroy(&w);
 }
 
+static void the_server_is_on_the_largest_host_and_others_talk_to_it_alone(void **state)
+{
+    static const struct {
+        int host[5], server;
+    } cases[] = {{{0, 1, 2, 3, 4}, 0},
+                 {{0, 1, 2, 1, 0}, 0},
+                 {{0, 1, 2, 2, 1}, 1},
+                 {{0, 1, 1, 2, 2}, 1},
+                 {{0, 1, 2, 2, 2}, 2}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sums s = {.algorithm = "server", .n = 3000};
+        make(&s.world, 5, 0);
+        world_share_hosts(&s.world, cases[i].host);
+        allocate(&s);
+        draw_lists(&s, 0.1);
+        run_sparse(&s);
+        for (int from = 0; from < 5; from++)
+            for (int to = 0; to < 5; to++)
+                assert_int_equal(spr_sim_sent_frames(s.world.sim, from, to) > 0,
+                                 from != to && (from == cases[i].server || to == cases[i].server));
+        free_sums(&s);
+        world_destroy(&s.world);
+    }
+}
+
 /* Whatever else is under way. */
 static void phases_add_up(struct world *w, int rank)
 {
@@ -417,6 +444,7 @@ static void each_sends_what_it_says(void **state)
         {"allgather", 7, 7},
         {"doubling", 3, 7},
         {"ring", 2 * 7 / 8.0, 1.5 * 7},
+        {"server", 7, 7 * 8},
         {"union", 2 * 7 / 8.0 * 4 / 6, 7 / 8.0 * (8 * 2 + 9 * 4) / 6},
     };
 
@@ -435,6 +463,7 @@ VECTORS_MAIN(cmocka_unit_test(all_algorithms_are_right_and_canonical_ones_equal_
              cmocka_unit_test(a_full_window_behind_a_sparse_one_gets_a_chunk_of_its_own),
              cmocka_unit_test(many_ranks_of_any_number_agree),
              cmocka_unit_test(unions_and_sums_enter_each_host_once),
+             cmocka_unit_test(the_server_is_on_the_largest_host_and_others_talk_to_it_alone),
              cmocka_unit_test(phases_of_sums_in_flight_are_told_apart),
              cmocka_unit_test(a_short_list_is_reported_with_the_size_needed),
              cmocka_unit_test(unsorted_lists_are_refused),

@@ -96,7 +96,7 @@ static void what_an_algorithm_cannot_do_is_refused_before_the_codec_has_begun(vo
 {
     static const struct {
         const char *spec;
-        bool gather, plain; /* for allgather and dense; for those that take not everything */
+        bool uncoded, plain; /* for allgather and the like; for those that take not everything */
     } cases[] = {
         {"topk:ratio=10%", true, true},
         {"topk:ratio=10%+fp16", true, false},
@@ -114,9 +114,10 @@ static void what_an_algorithm_cannot_do_is_refused_before_the_codec_has_begun(vo
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *name;
         for (int a = 0; (name = spr_algorithm_name("sparse_allreduce", a)) != NULL; a++) {
+            bool any_value =
+                !strcmp(name, "allgather") || !strcmp(name, "server") || !strcmp(name, "dense");
             bool able = !strcmp(name, "direct") || !strcmp(name, "hierarchical") ||
-                        (!strcmp(name, "allgather") || !strcmp(name, "dense") ? cases[i].gather
-                                                                              : cases[i].plain);
+                        (any_value ? cases[i].uncoded : cases[i].plain);
             spr_call_options options = SPR_CALL_OPTIONS_INIT;
             spr_codec *codec[2];
             options.algorithm = name;
@@ -144,7 +145,8 @@ static void what_an_algorithm_cannot_do_is_refused_before_the_codec_has_begun(vo
 
 static void names_tell_in_what_order_they_add(void **state)
 {
-    static const char *const canonical[] = {"direct", "hierarchical", "allgather", "union"},
+    static const char *const canonical[] = {"direct", "hierarchical", "allgather", "union",
+                                            "server"},
                              *const others[] = {"hosts", "doubling", "ring", "no-such-one"};
 
     (void)state;
