@@ -57,6 +57,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/sparse.c \
 	collectives/sparse.h \
 	collectives/sparse_allgather.c \
+	collectives/sparse_blocks.c \
 	collectives/sparse_dense.c \
 	collectives/sparse_doubling.c \
 	collectives/sparse_hosts.c \
@@ -72,6 +73,8 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/sparse_supports.h \
 	collectives/sparse_supports_start.c \
 	collectives/sparse_supports_sums.c \
+	collectives/sparse_tiles.c \
+	collectives/sparse_tiles.h \
 	collectives/sparse_union.c \
 	collectives/topology.c \
 	collectives/topology.h \

@@ -20,7 +20,8 @@ static const struct spr_algorithm *const table[] = {
     &spr_broadcast_tree,      &spr_barrier_dissemination,  &spr_sparse_allgather,
     &spr_sparse_hierarchical, &spr_sparse_direct,          &spr_sparse_doubling,
     &spr_sparse_ring,         &spr_sparse_hosts,           &spr_sparse_dense,
-    &spr_sparse_union,        &spr_sparse_server,          &spr_sendrecv_direct,
+    &spr_sparse_union,        &spr_sparse_server,          &spr_sparse_blocks,
+    &spr_sendrecv_direct,
 };
 
 /* A rank sends no more than this, at U16's 6 bytes per entry: then a step costs more than sending

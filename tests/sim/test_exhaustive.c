@@ -317,6 +317,7 @@ static const struct scene scenes[] = {
     {"2 ranks, sparse ring", 2, 64, CRASH, 1, {SPARSE(SPARSE, 300, "ring")}},
     {"2 ranks, sparse hosts, of one", 2, 64, CRASH, 1, {SPARSE(SPARSE, 300, "hosts")}},
     {"2 ranks, sparse hosts, of two", 2, 64, CRASH | APART, 1, {SPARSE(SPARSE, 300, "hosts")}},
+    {"2 ranks, sparse blocks", 2, 64, CRASH, 1, {SPARSE(SPARSE, 300, "blocks")}},
     {"2 ranks, sparse server", 2, 64, CRASH, 1, {SPARSE(SPARSE, 300, "server")}},
     {"2 ranks, sparse union", 2, 64, CRASH, 1, {SPARSE(SPARSE, 300, "union")}},
     {"2 ranks, compressed", 2, 64, CRASH, 1, {SPARSE(COMPRESSED, 300, NULL)}},

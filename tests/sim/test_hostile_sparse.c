@@ -6,6 +6,7 @@
 #include "tests/sim/hostile.h"
 
 #include "collectives/sparse_supports.h"
+#include "collectives/sparse_tiles.h"
 
 #define TELL_STEP 0x20000000u
 
@@ -244,6 +245,125 @@ static void noise_is_refused(void **state)
     }
 }
 
+/* Tiles --------------------------------------------------------------------------------------- */
+
+enum { WINDOWS = 8 }; /* of each rank */
+
+/* A message of all windows of an owner, and what is wrong with it: other words in its header, and a
+ * window with one tile, of one entry, or several. */
+struct tiles_lie {
+    const char *why; /* NULL: nothing */
+    struct spr_tiles_header header;
+    uint32_t window, number, position;
+    uint32_t stray;          /* a value without an entry, behind that many others; 0: none */
+    uint64_t promised;       /* tiles that are not there */
+    size_t missing, surplus; /* bytes */
+    bool empty;              /* the tile has no entries */
+    bool entries_only;       /* wrong in rank 0's blocks, not in its own */
+};
+
+static const struct tiles_lie tiles_lies[] = {
+    {.header = {0, WINDOWS, 1, 0}},
+    {.why = "shorter than a header", .header = {0, WINDOWS, 1, 0}, .missing = 1 << 20},
+    {.why = "not the expected window", .header = {1, WINDOWS - 1, 1, 0}},
+    {.why = "not the expected window", .header = {0, WINDOWS, 1, 1}},
+    {.why = "no windows, or more", .header = {0, 0, 0, 0}},
+    {.why = "no windows, or more", .header = {0, WINDOWS + 1, 1, 0}},
+    {.why = "no windows, or more", .header = {0, UINT32_MAX, 1, 0}},
+    {.why = "ends at the wrong place", .header = {0, WINDOWS, 0, 0}},
+    {.why = "ends at the wrong place", .header = {0, WINDOWS, 2, 0}},
+    {.why = "ends at the wrong place", .header = {0, WINDOWS - 1, 1, 0}},
+    {.why = "a tile is missing", .header = {0, WINDOWS, 1, 0}, .promised = 3 << 8, .window = 7},
+    {.why = "a tile is out of range", .header = {0, WINDOWS, 1, 0}, .window = 7, .number = 163},
+    {.why = "a position is out of range", /* of rank 0's, whose last block is short */
+     .header = {0, WINDOWS, 1, 0},
+     .window = 7,
+     .number = 162,
+     .position = 64,
+     .entries_only = true},
+    {.why = "a value where there is no entry", .header = {0, WINDOWS, 1, 0}, .stray = 255},
+    {.why = "a tile without entries", .header = {0, WINDOWS, 1, 0}, .empty = true},
+    {.why = "bytes behind", .header = {0, WINDOWS, 1, 0}, .surplus = 8},
+    {.why = "a window is missing", .header = {0, WINDOWS, 1, 0}, .missing = 8},
+};
+
+static size_t write_tiles(const struct tiles_lie *l, char *out)
+{
+    struct spr_tiles_writer w;
+    size_t bytes;
+
+    spr_tiles_begin(&w, out, 0);
+    for (uint32_t i = 0; i < WINDOWS; i++) {
+        struct spr_tile *tile;
+        spr_tiles_window(&w);
+        if (i != l->window)
+            continue;
+        tile = spr_tiles_add(&w, l->number);
+        memset(tile, 0, sizeof *tile);
+        tile->value[l->position] = l->empty ? 0 : 5;
+        if (!l->empty)
+            tile->present[l->position / 64] |= UINT64_C(1) << l->position % 64;
+        if (l->stray)
+            tile->value[l->stray] = 1;
+        w.map->tile[0] |= l->promised;
+    }
+    bytes = spr_tiles_end(&w, true);
+    memcpy(out, &l->header, sizeof l->header);
+    memset(out + bytes, 0, l->surplus);
+    return l->missing > bytes ? 0 : bytes - l->missing + l->surplus;
+}
+
+static void tiles_that_are_wrong_are_refused(void **state)
+{
+    static uint64_t message[SPR_FRAME_MAX_PAYLOAD / 8];
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(tiles_lies); i++)
+        for (int sums = 0; sums < 2 - tiles_lies[i].entries_only; sums++) {
+            const char *why = tiles_lies[i].why;
+            size_t bytes = write_tiles(&tiles_lies[i], (char *)message);
+            struct spr_frame grant;
+            struct scene s;
+            begin(&s);
+            post_sparse(&s, "blocks");
+            grant = first_grant(&s);
+            answer(&s, &grant, step_from(&s, sums ? UNION_STEP : 0), message, bytes);
+            if (sums && !why) { /* position 0 of rank 1's blocks */
+                world_settle(&s.world, 2);
+                assert_true(result[4096] == 5 && result[4097] == 0);
+            }
+            expect_blame(&s, why ? SPR_ERR_PROTO : SPR_ERR_DEADLINE, why ? why : "silence");
+            if (why && !strstr(spr_last_error(victim(&s)), why))
+                fail_msg("'%s', not '%s'", spr_last_error(victim(&s)), why);
+            end(&s);
+        }
+}
+
+static void noise_as_tiles_is_refused(void **state)
+{
+    static uint64_t message[3 * sizeof(struct spr_tile) / 8];
+    struct spr_rng rng = {seed, 6};
+
+    (void)state;
+    for (int trial = 0; trial < 300; trial++) {
+        const struct spr_tiles_header h = {0, (uint32_t)spr_rng_below(&rng, WINDOWS + 1),
+                                           (uint32_t)spr_rng_below(&rng, 2), 0};
+        size_t bytes = spr_rng_below(&rng, sizeof message + 1);
+        struct spr_frame grant;
+        struct scene s;
+        for (size_t i = 0; i < SPR_ARRAY_LEN(message); i++)
+            message[i] = spr_rng_below(&rng, 4) ? 0 : spr_rng_next(&rng) & spr_rng_next(&rng);
+        memcpy(message, &h, sizeof h);
+        begin(&s);
+        post_sparse(&s, "blocks");
+        grant = first_grant(&s);
+        answer(&s, &grant, step_from(&s, trial & 1 ? UNION_STEP : 0), message, bytes);
+        world_settle(&s.world, 2);
+        expect_blame(&s, victim(&s)->error.status ? SPR_ERR_PROTO : SPR_ERR_DEADLINE, "noise");
+        end(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -253,6 +373,8 @@ int main(void)
         cmocka_unit_test(entries_that_are_no_chunk_are_refused),
         cmocka_unit_test(sums_that_do_not_fit_our_list_are_refused),
         cmocka_unit_test(noise_is_refused),
+        cmocka_unit_test(tiles_that_are_wrong_are_refused),
+        cmocka_unit_test(noise_as_tiles_is_refused),
     };
 
     hostile_begin();

@@ -445,6 +445,9 @@ static void each_sends_what_it_says(void **state)
         {"doubling", 3, 7},
         {"ring", 2 * 7 / 8.0, 1.5 * 7},
         {"server", 7, 7 * 8},
+        /* Each tile of 256 has an entry, of every rank. */
+        {"blocks", 2 * 7 / 8.0 * COST_N / 256 * 1056 / 6 / COST_K,
+         2 * 7 / 8.0 * COST_N / 256 * 1056 / 6 / COST_K},
         {"union", 2 * 7 / 8.0 * 4 / 6, 7 / 8.0 * (8 * 2 + 9 * 4) / 6},
     };
 

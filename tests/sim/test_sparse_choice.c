@@ -145,8 +145,8 @@ static void what_an_algorithm_cannot_do_is_refused_before_the_codec_has_begun(vo
 
 static void names_tell_in_what_order_they_add(void **state)
 {
-    static const char *const canonical[] = {"direct", "hierarchical", "allgather", "union",
-                                            "server"},
+    static const char *const canonical[] = {"direct", "hierarchical", "allgather",
+                                            "union",  "server",       "blocks"},
                              *const others[] = {"hosts", "doubling", "ring", "no-such-one"};
 
     (void)state;

@@ -6,6 +6,8 @@
  */
 #include "tests/sim/vectors.h"
 
+#include "transport/frame.h"
+
 #define MOST 300001
 
 /* Ranks of one group have the same positions; those of a nested one some of them. */
@@ -153,5 +155,51 @@ static void long_vectors_give_the_same_bits(void **state)
     world_destroy(&w);
 }
 
-VECTORS_MAIN(cmocka_unit_test(supports_of_any_shape_give_the_same_bits),
+/* Bytes that rank 0 sends, without the headers of frames, of full rows of 256 positions. */
+static double bytes_of_rows(const char *algorithm, bool all)
+{
+    enum { RANKS = 4, N = 1 << 20, ROW = 256, STRIDE = 16 };
+    struct spr_counters *c;
+    spr_sparse in[RANKS];
+    struct results out;
+    struct world w;
+    double bytes;
+
+    make(&w, RANKS, 0);
+    for (int r = 0; r < RANKS; r++) {
+        in[r] = (spr_sparse){malloc(N * 4), malloc(N * 4), 0, 0};
+        for (uint32_t i = 0; i < N; i++)
+            if (i / ROW % STRIDE == (all ? 0 : (uint32_t)r)) {
+                in[r].index[in[r].count] = i;
+                in[r].value[in[r].count++] = 1;
+            }
+    }
+    allocate(&out, RANKS, N);
+    run_as(&w, algorithm, in, N, &out, 1);
+    c = &w.comms[0]->counters;
+    bytes = (double)(c->sent_bytes - c->sent_frames * SPR_FRAME_BYTES);
+    drop_results(&out, RANKS);
+    for (int r = 0; r < RANKS; r++) {
+        free(in[r].index);
+        free(in[r].value);
+    }
+    world_destroy(&w);
+    return bytes / (N / STRIDE);
+}
+
+static void full_rows_travel_as_blocks_without_positions(void **state)
+{
+    (void)state;
+    for (int all = 0; all < 2; all++) {
+        double sent = bytes_of_rows("blocks", all), direct = bytes_of_rows("direct", all);
+        double rows = 3 / 4.0 * (all ? 2 : 5);
+        printf("rows of %s: %.3f bytes per entry as blocks, %.3f directly\n",
+               all ? "all ranks" : "each rank", sent, direct);
+        assert_true(fabs(sent / (rows * 1056 / 256) - 1) < 0.05);
+        assert_true(sent < (all ? 0.7 : 0.87) * direct);
+    }
+}
+
+VECTORS_MAIN(cmocka_unit_test(full_rows_travel_as_blocks_without_positions),
+             cmocka_unit_test(supports_of_any_shape_give_the_same_bits),
              cmocka_unit_test(long_vectors_give_the_same_bits))
