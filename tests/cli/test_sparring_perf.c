@@ -36,6 +36,8 @@ static void wrong_usage_is_one_line_and_code_2(void **state)
         {"-d fp8", "--datatype wants"},
         {"-o mean", "--op wants"},
         {"--algo quick", "there is: auto, all, flat"},
+        {"--algo auto,rings", "no algorithm 'rings'; there is: auto, all, flat"},
+        {"--algo ring,", "no algorithm ''"},
         {"--seed -1", "--seed wants"},
         {"--density 1%", "of sparse collectives"},
         {"--baseline", "of sparse collectives"},
@@ -132,6 +134,28 @@ static void every_algorithm_has_its_row(void **state)
     assert_string_equal(rows[row_count - 1].density, "-");
     assert_has(result.output, "3 ranks on 1 host, transport shm");
     assert_has(result.output, "Out of bounds values : 0 OK");
+}
+
+static void algorithms_of_a_list_have_their_rows_in_its_order(void **state)
+{
+    static const char *const names[] = {"ring", "auto", "tree"};
+
+    (void)state;
+    measure("$RUN -n 2 -- $PERF -b 4K -e 4K -n 3 --algo ring,auto,tree");
+    assert_int_equal(row_count, 3);
+    for (size_t i = 0; i < row_count; i++)
+        assert_string_equal(rows[i].algorithm, names[i]);
+    /* Those that add in another order are left out; the last row is the dense one. */
+    measure("SPARRING_DETERMINISM=canonical $RUN -n 2 -- $PERF sparse_allreduce -b 4K -e 4K -n 3 "
+            "--algo auto,all --baseline");
+    assert_has(result.output, "algorithm ring is not for this");
+    assert_true(row_count >= 5);
+    assert_string_equal(rows[0].algorithm, "auto");
+    for (size_t i = 1; i + 1 < row_count; i++) {
+        assert_string_not_equal(rows[i].algorithm, "auto");
+        assert_string_not_equal(rows[i].algorithm, "ring");
+    }
+    assert_string_equal(rows[row_count - 1].density, "-");
 }
 
 static void every_type_and_operation_is_right(void **state)
@@ -285,6 +309,10 @@ static void json_is_json(void **state)
         "assert dense[\"sent_bytes\"] >= 1024 and dense[\"recv_bytes\"] >= 1024\n"
         "t = sparse[\"time_us\"]\n"
         "assert 0 < t[\"min\"] <= t[\"p50\"] <= t[\"p99\"] <= t[\"max\"]\n"
+        "assert 0 < sparse[\"cpu_us\"] <= sparse[\"cpu_sum_us\"] <= 2.001 * sparse[\"cpu_us\"]\n"
+        "k, u = sparse[\"entries\"], sparse[\"union_entries\"]\n"
+        "assert 0 < u <= k and abs(sparse[\"overlap\"] - (k - u) / (k / 2)) < 1e-6\n"
+        "assert dense[\"entries\"] is None and dense[\"union_entries\"] is None\n"
         "assert set(sparse) - set(dense) == {\"phase_us\"}\n"
         "assert set(sparse[\"phase_us\"]) == "
         "{\"select\", \"encode\", \"reduce_scatter\", \"merge\", \"allgather\", \"decode\"}\n"
@@ -422,6 +450,7 @@ int main(void)
         cmocka_unit_test(help_goes_to_standard_output),
         cmocka_unit_test(one_rank_alone_works),
         cmocka_unit_test(every_algorithm_has_its_row),
+        cmocka_unit_test(algorithms_of_a_list_have_their_rows_in_its_order),
         cmocka_unit_test(every_type_and_operation_is_right),
         cmocka_unit_test(copies_are_of_parts_or_of_the_root),
         cmocka_unit_test(a_sendrecv_is_of_the_rank_before),

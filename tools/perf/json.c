@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tools/perf/report.h"
 
+#include <math.h>
+
 #ifdef HAVE_JANSSON
 
 #include "tools/json.h"
@@ -58,6 +60,7 @@ bool json_add_row(struct report *report, const struct trial *trial)
     const struct figures *f = &trial->figures;
     struct rates rates = rates_of(trial);
     bool sparse = trial->kind == KIND_SPARSE || trial->kind == KIND_COMPRESSED;
+    bool lists = trial->entries > 0 && trial->bucket_count <= 1; /* all in one operation */
     const struct json_member members[] = {
         {"collective", json_text(kind_names[trial->kind])},
         {"algorithm", json_text(trial->algorithm)},
@@ -76,8 +79,11 @@ bool json_add_row(struct report *report, const struct trial *trial)
         {"busbw_GBps", json_number(rates.busbw)},
         {"wirebw_GBps", json_number(rates.wirebw)},
         {"cpu_us", json_number(f->cpu_us)},
+        {"cpu_sum_us", json_number(f->cpu_sum_us)},
         {"ratio", json_number(rates.ratio)},
         {"overlap", json_number(f->overlap)},
+        {"entries", json_whole(lists ? (double)trial->entries : (double)NAN)},
+        {"union_entries", json_whole(lists ? f->union_entries : (double)NAN)},
         {"predicted_us", json_number(f->predicted_us)},
         {"taken", json_text(f->taken)},
         {"sent_bytes", json_whole(f->sent_bytes)},

@@ -168,6 +168,7 @@ static bool agree(struct trial *trial, struct sums *sums, int iterations)
     struct job *job = trial->job;
     struct figures *f = &trial->figures;
     double *us = sums->duration_us, *compute_us = sums->compute_us, n = iterations;
+    double cpu_sum = sums->cpu_us / n;
     double most[6 + PHASE_COUNT] = {sums->sent / n,       sums->received / n,
                                     sums->cpu_us / n,     sums->last_union,
                                     sums->links.sent / n, sums->links.received / n};
@@ -175,12 +176,13 @@ static bool agree(struct trial *trial, struct sums *sums, int iterations)
     for (int i = 0; i < PHASE_COUNT; i++)
         most[6 + i] = sums->phase_us[i] / n;
     if (!job_max(job, us, (size_t)iterations) || !job_max(job, compute_us, (size_t)iterations) ||
-        !job_max(job, most, SPR_ARRAY_LEN(most)))
+        !job_max(job, most, SPR_ARRAY_LEN(most)) || !job_sum(job, &cpu_sum, 1))
         return false;
     *f = (struct figures){.iterations = iterations,
                           .sent_bytes = fmax(0, round(most[0])),
                           .received_bytes = fmax(0, round(most[1])),
                           .cpu_us = most[2],
+                          .cpu_sum_us = cpu_sum,
                           .link_sent_bytes = fmax(0, most[4]),
                           .link_received_bytes = fmax(0, most[5]),
                           .overlap = NAN,

@@ -222,7 +222,7 @@ static const struct option_row rows[] = {
     {"check", 'c', "0|1", take_check, "check the result of one more iteration [1]"},
     {"datatype", 'd', "TYPE", take_dtype, "fp32, fp64, fp16, bf16, int32, int64 [fp32]"},
     {"op", 'o', "OP", take_op, "sum, avg, min, max [sum; compressed_allreduce: avg]"},
-    {"algo", 0, "NAME", take_algorithm, "auto, all, a name, or help for a list [auto]"},
+    {"algo", 0, "LIST", take_algorithm, "auto, all, names, or help for them [auto]"},
     {"transport", 0, "LIST", take_transports, "auto, or a list of shm, verbs, uring, epoll [auto]"},
     {"explain", 0, NULL, take_explain,
      "choose by a model of links and CPUs, which is measured first\n"

@@ -42,7 +42,7 @@ struct options {
     bool elastic;
     spr_dtype dtype;
     spr_op op;              /* -1 until the collective is known */
-    const char *algorithm;  /* "auto", "all" or a name */
+    const char *algorithm;  /* a list of "auto", "all" and names */
     const char *transports; /* NULL = the library's choice */
     const char *codec;
     size_t buckets; /* of a gradient, posted one after another; 0 = not given */
@@ -65,6 +65,10 @@ enum options_next options_parse(struct options *options, int argc, char **argv);
 
 /* The collective whose algorithms a kind runs: "sparse_allreduce" for a compressed one. */
 const char *kind_algorithms(const struct options *options);
+/* The i-th of a list of algorithms, in which "all" stands for all of the collective, or NULL. */
+const char *options_algorithm(const char *collective, const char *list, int i);
+/* Those that cannot do what is asked for are left out, unless there is one only. */
+bool options_several_algorithms(const struct options *options);
 /* The pattern as given. */
 const char *pattern_name(const struct options *options);
 

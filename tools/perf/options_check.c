@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tools/perf/options_check.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,58 @@ const char *pattern_name(const struct options *options)
 {
     return options->pattern == PATTERN_TRACE ? options->trace_directory - strlen("trace:")
                                              : pattern_names[options->pattern];
+}
+
+/* One name of a list. Returns "auto", the library's name, or NULL: the collective has no such one.
+ */
+static const char *find_algorithm(const char *collective, const char *word, size_t length)
+{
+    const char *name = "auto";
+
+    for (int i = 0; name != NULL; name = spr_algorithm_name(collective, i++))
+        if (strlen(name) == length && strncmp(name, word, length) == 0)
+            return name;
+    return NULL;
+}
+
+static bool is_all(const char *word, size_t length)
+{
+    return length == strlen("all") && strncmp(word, "all", length) == 0;
+}
+
+const char *options_algorithm(const char *collective, const char *list, int i)
+{
+    for (size_t length;; list += length + 1) {
+        length = strcspn(list, ",");
+        if (is_all(list, length)) {
+            const char *name;
+            for (int k = 0; (name = spr_algorithm_name(collective, k)) != NULL; k++)
+                if (i-- == 0)
+                    return name;
+        } else if (i-- == 0) {
+            return find_algorithm(collective, list, length);
+        }
+        if (list[length] == '\0')
+            return NULL;
+    }
+}
+
+bool options_several_algorithms(const struct options *options)
+{
+    return strcmp(options->algorithm, "all") == 0 || strchr(options->algorithm, ',') != NULL;
+}
+
+static enum options_next check_algorithms(const struct options *options)
+{
+    char name[64];
+
+    for (const char *word = options->algorithm;; word += strlen(name) + 1) {
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(word, ","), word);
+        if (check_algorithm(kind_algorithms(options), name) != OPTIONS_RUN)
+            return OPTIONS_WRONG;
+        if (word[strlen(name)] == '\0')
+            return OPTIONS_RUN;
+    }
 }
 
 /* Of a trace without a size that is known when it is open. */
@@ -71,7 +124,7 @@ static enum options_next check_kind(struct options *options)
         return options_wrong("--codec is of compressed_allreduce");
     if (check_buckets(options) != OPTIONS_RUN)
         return OPTIONS_WRONG;
-    return check_algorithm(kind_algorithms(options), options->algorithm);
+    return check_algorithms(options);
 }
 
 enum options_next options_complete(struct options *options, uint64_t used, int words, char **word)

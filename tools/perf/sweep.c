@@ -19,20 +19,13 @@ struct group {
     size_t count, sparse_count; /* sparse ones come first */
 };
 
-static const char *algorithm_of(const char *collective, const char *wanted, int i)
-{
-    if (strcmp(wanted, "all") == 0)
-        return spr_algorithm_name(collective, i);
-    return i == 0 ? wanted : NULL;
-}
-
-/* Of --algo all: does the algorithm work at this size? It says INVALID on all ranks, or on none. */
+/* Of several: does the algorithm work at this size? It says INVALID on all ranks, or on none. */
 static bool try_out(struct trial *trial, bool *usable)
 {
     struct job *job = trial->job;
 
     *usable = true;
-    if (strcmp(job->options->algorithm, "all") != 0)
+    if (!options_several_algorithms(job->options))
         return true;
     if (!trial->ops->prepare(trial))
         return false;
@@ -65,8 +58,8 @@ static bool add_dense(struct group *group, enum kind kind, const char *wanted, s
 
     if (!dense_vectors(group->job, kind, elements, &group->vectors))
         return false;
-    for (int i = 0;
-         group->count < MAX_TRIALS && (name = algorithm_of(kind_names[kind], wanted, i)) != NULL;
+    for (int i = 0; group->count < MAX_TRIALS &&
+                    (name = options_algorithm(kind_names[kind], wanted, i)) != NULL;
          i++) {
         dense_open(&group->trials[group->count], group->job, kind, name, elements, &group->vectors);
         if (!keep(group))
@@ -91,8 +84,9 @@ static bool add_sparse(struct group *group, double density)
     const struct options *options = group->job->options;
     const char *name;
 
-    for (int i = 0; group->count < MAX_TRIALS / 2 &&
-                    (name = algorithm_of(kind_algorithms(options), options->algorithm, i)) != NULL;
+    for (int i = 0;
+         group->count < MAX_TRIALS / 2 &&
+         (name = options_algorithm(kind_algorithms(options), options->algorithm, i)) != NULL;
          i++) {
         struct trial *trial = &group->trials[group->count];
         bool sparse = options->kind == KIND_SPARSE;

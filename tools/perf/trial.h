@@ -27,6 +27,7 @@ struct figures {
     double sent_bytes, received_bytes;           /* busiest rank, one iteration */
     double link_sent_bytes, link_received_bytes; /* interfaces of the busiest host; NAN = unknown */
     double cpu_us;                               /* of the rank that needs most, one iteration */
+    double cpu_sum_us;                           /* ... of all ranks together */
     double compute_us; /* median: selection, encoding, sums, decoding, of the busiest rank */
     double phase_us[PHASE_COUNT];
     double overlap; /* of the ranks' supports, measured: 0 = disjoint, 1 = equal; with --buckets
