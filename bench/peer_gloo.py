@@ -37,6 +37,7 @@ class Bench:
     """The vector that is reduced in place, and what it starts from."""
 
     def __init__(self, elements):
+        self.cpu_us = 0.0
         self.ramp = (torch.arange(elements, dtype=torch.int32) % PERIOD).float()
         self.vector = torch.empty(elements)
 
@@ -44,9 +45,11 @@ class Bench:
         """One allreduce; returns its duration on this rank in us."""
         torch.mul(self.ramp, float(dist.get_rank() + 1), out=self.vector).sub_(OFFSET)
         dist.barrier()
-        begin = time.perf_counter_ns()
+        cpu, begin = time.process_time_ns(), time.perf_counter_ns()
         dist.all_reduce(self.vector)
-        return (time.perf_counter_ns() - begin) * 1e-3
+        us = (time.perf_counter_ns() - begin) * 1e-3
+        self.cpu_us += (time.process_time_ns() - cpu) * 1e-3
+        return us
 
     def wrong(self):
         """Elements that are not the expected sum, over all ranks."""
@@ -62,9 +65,12 @@ class Bench:
         last = torch.tensor([[self.iterate() for _ in range(warmup)][-1]], dtype=torch.float64)
         dist.all_reduce(last, op=dist.ReduceOp.MAX)
         iterations = max(1, min(iterations, int(seconds * 1e6 / float(last[0]))))
+        self.cpu_us = 0.0
         before = link_bytes()
         times = torch.tensor([self.iterate() for _ in range(iterations)], dtype=torch.float64)
         bytes_each = (link_bytes() - before) / iterations
+        cpu_sum = torch.tensor([self.cpu_us / iterations], dtype=torch.float64)
+        dist.all_reduce(cpu_sum)
         dist.all_reduce(times, op=dist.ReduceOp.MAX)
         dist.all_reduce(bytes_each, op=dist.ReduceOp.MAX)
         return {
@@ -74,6 +80,7 @@ class Bench:
             "wrong": self.wrong(),
             "sent_bytes": round(float(bytes_each[1])),
             "recv_bytes": round(float(bytes_each[0])),
+            "cpu_sum_us": round(float(cpu_sum[0]), 3),
             "times_us": [round(us, 3) for us in times.tolist()],
         }
 

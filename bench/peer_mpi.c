@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Whole numbers, so that sums are exact in any order. The sum over ranks: see count_wrong(). */
 enum { PERIOD = 251, OFFSET = 100 };
@@ -18,6 +19,7 @@ enum { PERIOD = 251, OFFSET = 100 };
 struct bench {
     int rank, size, elements;
     float *send, *recv;
+    double cpu_us; /* user and system, of what is timed */
 };
 
 struct bytes {
@@ -51,13 +53,23 @@ static struct bytes link_bytes(void)
     return sum;
 }
 
+static double cpu_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
+}
+
 /* The duration on this rank, in us. */
 static double iterate(struct bench *bench)
 {
     MPI_Barrier(MPI_COMM_WORLD);
-    double begin = MPI_Wtime();
+    double cpu = cpu_us(), begin = MPI_Wtime();
     MPI_Allreduce(bench->send, bench->recv, bench->elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-    return (MPI_Wtime() - begin) * 1e6;
+    double us = (MPI_Wtime() - begin) * 1e6;
+    bench->cpu_us += cpu_us() - cpu;
+    return us;
 }
 
 static int64_t count_wrong(struct bench *bench)
@@ -100,8 +112,8 @@ static void print(const struct bench *bench, const double *us, int iterations, s
     MPI_Get_library_version(library, &length);
     library[strcspn(library, ",\"\\\n")] = '\0';
     printf("{\"version\": \"%s\", \"ranks\": %d, \"elements\": %d, \"wrong\": %" PRId64
-           ", \"sent_bytes\": %.0f, \"recv_bytes\": %.0f, \"times_us\": [",
-           library, bench->size, bench->elements, wrong, bytes.sent, bytes.received);
+           ", \"sent_bytes\": %.0f, \"recv_bytes\": %.0f, \"cpu_sum_us\": %.3f, \"times_us\": [",
+           library, bench->size, bench->elements, wrong, bytes.sent, bytes.received, bench->cpu_us);
     for (int i = 0; i < iterations; i++)
         printf("%s%.3f", i > 0 ? ", " : "", us[i]);
     puts("]}");
@@ -113,16 +125,21 @@ static void measure(struct bench *bench, int warmup, int iterations, double seco
     double *us = calloc((size_t)iterations, sizeof *us);
     if (us == NULL)
         out_of_memory();
+    bench->cpu_us = 0;
     struct bytes before = link_bytes();
     for (int i = 0; i < iterations; i++)
         us[i] = iterate(bench);
     struct bytes after = link_bytes();
     struct bytes bytes = {(after.received - before.received) / iterations,
                           (after.sent - before.sent) / iterations};
+    double cpu_sum = bench->cpu_us / iterations;
+    MPI_Allreduce(MPI_IN_PLACE, &cpu_sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     MPI_Allreduce(MPI_IN_PLACE, us, iterations, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     MPI_Allreduce(MPI_IN_PLACE, &bytes.received, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     MPI_Allreduce(MPI_IN_PLACE, &bytes.sent, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    print(bench, us, iterations, bytes, count_wrong(bench));
+    int64_t wrong = count_wrong(bench);
+    bench->cpu_us = cpu_sum;
+    print(bench, us, iterations, bytes, wrong);
     free(us);
 }
 

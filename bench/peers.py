@@ -44,6 +44,7 @@ class Sample:
     received: float = None
     wrong: int = None
     relerr: float = None
+    cpu: float = None  # of all ranks together, user and system, one iteration
     phases: dict = None
     detail: str = ""  # version, or what was chosen
     load: float = None  # load average when it began
@@ -57,7 +58,7 @@ class Sample:
             sent, received = data["sent_bytes"], data["recv_bytes"]
             return Sample(times[math.ceil(len(times) / 2) - 1], times[0], times[-1], len(times),
                           sent if network else None, received if network else None,
-                          data["wrong"], detail=data["version"])
+                          data["wrong"], cpu=data.get("cpu_sum_us"), detail=data["version"])
         except (ValueError, KeyError, IndexError) as error:
             raise Failed(f"output that makes no sense: {text[:100]!r}") from error
 
@@ -255,7 +256,8 @@ class Sparring:
         return Sample(time["p50"], time["min"], time["max"], row["iterations"],
                       row["link_sent_bytes"] if network else None,
                       row["link_recv_bytes"] if network else None, row["wrong"], row["relerr"],
-                      row.get("phase_us"), f"{row['algorithm']}, {row['transport']}")
+                      row["cpu_sum_us"], row.get("phase_us"),
+                      f"{row['algorithm']}, {row['transport']}")
 
     def close(self):
         """Nothing runs between measurements."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What is measured, in which order.
 
-The rows of a part are measured round by round, each once per round as long as it has rounds left:
-A B C A B A B. So every row sees the same machine, and Gloo and Sparring's default alternate.
+The rows of a part are measured round by round, each once per round as long as it has rounds left,
+and every second round backwards: A B C, C B A, A B, B A. So every row sees the same machine, and a
+machine that gets slower and slower adds to both of a pair of neighbours.
 """
 
 import dataclasses
@@ -57,6 +58,8 @@ class Row:
             least=min(sample.least for sample in self.samples),
             most=max(sample.most for sample in self.samples),
             iterations=sum(sample.iterations for sample in self.samples),
+            cpu=None if last.cpu is None else
+            statistics.median(sample.cpu for sample in self.samples),
             wrong=self.wrong if last.wrong is not None else None)
 
 
@@ -156,14 +159,20 @@ def measure_once(row, number):
         row.source.close()
 
 
+def in_turn(rows, number):
+    """The rows of a round, in its order."""
+    left = [row for row in rows if number < row.rounds]
+    return left if number % 2 == 0 else left[::-1]
+
+
 def measure(rows):
     """All rounds. A row that failed once is not tried again."""
     try:
         for number in range(max((row.rounds for row in rows), default=0)):
             load = os.getloadavg()[0]
             progress(f"round {number + 1}, load average {load:.1f}")
-            for row in rows:
-                if number < row.rounds and row.error is None:
+            for row in in_turn(rows, number):
+                if row.error is None:
                     measure_once(row, number)
     finally:
         for row in rows:

@@ -52,17 +52,19 @@ def print_rows(rows, heading, unit_us, unit):
     if reference is not None:
         print(f"# best dense peer: {reference.name}; peer/this = its time over the row's")
     print(f"# {'row':20} {'p50(' + unit + ')':>10} {'min':>10} {'max':>10} {'n':>5} "
-          f"{'sent(MB)':>9} {'recv(MB)':>9} {'peer/this':>9} {'#wrong':>6}  what")
+          f"{'cpu(' + unit + ')':>10} {'sent(MB)':>9} {'recv(MB)':>9} {'peer/this':>9} "
+          f"{'#wrong':>6}  what")
     for row in rows:
         if not row.samples:
-            print(f"  {row.name:20} {'-':>10} {'-':>10} {'-':>10} {0:5} {'-':>9} {'-':>9} {'-':>9} "
-                  f"{'-':>6}  {row.title}: {row.error or 'not measured'}")
+            print(f"  {row.name:20} {'-':>10} {'-':>10} {'-':>10} {0:5} {'-':>10} {'-':>9} "
+                  f"{'-':>9} {'-':>9} {'-':>6}  {row.title}: {row.error or 'not measured'}")
             continue
         s = row.sample
         ratio = f"{reference.sample.p50 / s.p50:.2f}" if reference is not None else "-"
         wrong = "-" if s.wrong is None else s.wrong
         times = " ".join(figure(us / unit_us) for us in (s.p50, s.least, s.most))
-        print(f"  {row.name:20} {times} {s.iterations:5} {megabytes(s.sent):>9} "
+        cpu = f"{'-':>10}" if s.cpu is None else figure(s.cpu / unit_us)
+        print(f"  {row.name:20} {times} {s.iterations:5} {cpu} {megabytes(s.sent):>9} "
               f"{megabytes(s.received):>9} {ratio:>9} {wrong:>6}  {row.title}"
               f" [{note(row, reference)}]")
 
@@ -158,6 +160,7 @@ def print_all(rows, options, about):
         print("# settings from the environment: " + " ".join(about["settings"]))
     print("# time: from a barrier to the slowest rank; p50: median over rounds of each round's "
           "median; n: iterations")
+    print("# cpu: user and system time of all ranks together, one iteration")
     print("# sent, recv: busiest host, one iteration, counted by its interface")
     print_rows([row for row in rows if row.part == "network"],
                f"{options.hosts} hosts, one rank each, links of {options.rate}", 1e3, "ms")
