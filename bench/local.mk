@@ -3,11 +3,15 @@
 
 dist_noinst_SCRIPTS += bench/compare bench/mpi-shell bench/peer_gloo.py bench/verbs
 EXTRA_DIST += \
+	bench/cells.py \
+	bench/findings.py \
 	bench/hosts.py \
 	bench/peer_mpi.c \
 	bench/peers.py \
 	bench/plan.py \
-	bench/report.py
+	bench/report.py \
+	bench/sweep.py \
+	bench/sweep_tables.py
 CLEANFILES += bench/peer_mpi
 
 # How fast a death is noticed (docs/failures.md).

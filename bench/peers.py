@@ -236,8 +236,8 @@ class Sparring:
                 "SPARRING_ROOT": f"{address}:{port}", "SPARRING_JOB": f"{int(port):016x}",
                 "SPARRING_SECRET_FILE": os.path.join(self.tools.hosts.folder, "secret")}
 
-    def measure(self):
-        """One run of all ranks."""
+    def rows(self):
+        """One run of all ranks: the rows of its JSON."""
         work, address = self.work, self.tools.root(self.work)[0]
         port = self.tools.next_port()
         result = os.path.join(self.tools.hosts.folder, f"perf{port}.json")
@@ -250,8 +250,12 @@ class Sparring:
         finally:
             job.close()
         with open(result, encoding="utf-8") as file:
-            row = json.load(file)["rows"][0]
-        network = len(set(work.hosts)) > 1
+            return json.load(file)["rows"]
+
+    def measure(self):
+        """One run, of which the first row counts."""
+        row = self.rows()[0]
+        network = len(set(self.work.hosts)) > 1
         time = row["time_us"]
         return Sample(time["p50"], time["min"], time["max"], row["iterations"],
                       row["link_sent_bytes"] if network else None,

@@ -3,8 +3,10 @@
 
 import json
 
-from plan import pair_ratio
+import plan
+from sweep_tables import print_sweep
 
+SCHEMA = 2
 PHASES = ("select", "encode", "reduce_scatter", "merge", "allgather", "decode")
 GOAL_HOSTS, GOAL_RATE, GOAL_ELEMENTS = 8, "1gbit", 25557032
 
@@ -90,7 +92,7 @@ def median_ratio(rows, name, other):
     for row, what in ((a, name), (b, other)):
         if row is None or not row.ok:
             return None, f"{what} was not measured"
-    middle, least, most, count = pair_ratio(a, b)
+    middle, least, most, count = plan.pair_ratio(a, b)
     return middle, f"{count} pairs, {least:.3f} to {most:.3f}"
 
 
@@ -137,53 +139,71 @@ def goals(rows):
             for what, relation, wanted, value, detail in table]
 
 
-def print_goals(rows, options):
+def print_goals(data):
     """Reached against wanted."""
     print("#\n# Reached against wanted")
-    if (options.hosts, options.rate, options.elements) != (GOAL_HOSTS, GOAL_RATE, GOAL_ELEMENTS):
+    if (data["hosts"], data["rate"], data["elements"]) != (GOAL_HOSTS, GOAL_RATE, GOAL_ELEMENTS):
         print(f"# (wanted is meant for {GOAL_HOSTS} hosts, {GOAL_RATE}, {GOAL_ELEMENTS} elements)")
-    for goal in goals(rows):
+    for goal in data["goals"]:
         answer = {True: "yes", False: "NO", None: "?"}[goal["yes"]]
         value = "-" if goal["reached"] is None else f"{goal['reached']:.3f}"
         print(f"  {answer:3} {value:>8} {goal['relation']} {goal['wanted']:<5} {goal['goal']}"
               f" ({goal['detail']})")
 
 
-def print_all(rows, options, about):
-    """Everything."""
-    print(f"# Sparring against Gloo and Open MPI: {options.hosts} emulated hosts, {options.rate}, "
-          f"{options.elements} fp32 ({options.elements * 4 / 1e6:.1f} MB)")
-    print(f"# {about['cpus']} CPUs for all ranks, Linux {about['kernel']}; congestion control "
-          f"{about['congestion'] or 'unknown'}; pinned: nobody; load average "
-          f"{about['load_start']:.2f} at start, {about['load_end']:.2f} at the end")
-    if about["settings"]:
-        print("# settings from the environment: " + " ".join(about["settings"]))
+def heads(data):
+    """Tuples: part, heading, us of its unit, unit."""
+    size = f"{data['elements'] * 4 / 1e6:.1f} MB"
+    hosts = f"{data['hosts']} hosts, one rank each, links of {data['rate']}"
+    return (("network", hosts, 1e3, "ms"),
+            ("local", f"2 ranks on one host, {size}", 1e3, "ms"),
+            ("latency", "2 ranks on one host, 4 KiB", 1, "us"))
+
+
+def machine(data):
+    """What ran, and on what."""
+    yield (f"Sparring against Gloo and Open MPI: {data['hosts']} emulated hosts, {data['rate']}, "
+           f"{data['elements']} fp32 ({data['elements'] * 4 / 1e6:.1f} MB)")
+    yield (f"{data['cpus']} CPUs for all ranks, Linux {data['kernel']}; congestion control "
+           f"{data['congestion'] or 'unknown'}; pinned: nobody; load average "
+           f"{data['load_start']:.2f} at start, {data['load_end']:.2f} at the end")
+    if data["settings"]:
+        yield "settings from the environment: " + " ".join(data["settings"])
+
+
+def print_all(rows, data):
+    """Everything. rows: those of the data."""
+    for line in machine(data):
+        print("# " + line)
     print("# time: from a barrier to the slowest rank; p50: median over rounds of each round's "
           "median; n: iterations")
     print("# cpu: user and system time of all ranks together, one iteration")
     print("# sent, recv: busiest host, one iteration, counted by its interface")
-    print_rows([row for row in rows if row.part == "network"],
-               f"{options.hosts} hosts, one rank each, links of {options.rate}", 1e3, "ms")
-    print_phases(rows)
-    print_rows([row for row in rows if row.part == "local"],
-               f"2 ranks on one host, {options.elements * 4 / 1e6:.1f} MB", 1e3, "ms")
-    print_rows([row for row in rows if row.part == "latency"],
-               "2 ranks on one host, 4 KiB", 1, "us")
-    print_goals(rows, options)
+    for part, heading, unit_us, unit in heads(data):
+        print_rows([row for row in rows if row.part == part], heading, unit_us, unit)
+        if part == "network":
+            print_phases(rows)
+    print_sweep(data.get("sweep"))
+    print_goals(data)
 
 
-def write_json(file, rows, options, about, command):
-    """Schema 1."""
+def as_data(rows, sweep, options, about, command):
+    """What --json writes."""
     def plain(sample):
         return {key: value for key, value in vars(sample).items() if value is not None}
 
-    json.dump({
-        "schema": 1, "command": command, "hosts": options.hosts, "rate": options.rate,
+    return {
+        "schema": SCHEMA, "command": command, "hosts": options.hosts, "rate": options.rate,
         "elements": options.elements, **about,
         "rows": [{"name": row.name, "title": row.title, "part": row.part, "kind": row.kind,
                   "error": row.error, "wrong": row.wrong,
                   "result_us": plain(row.sample) if row.samples else None,
                   "rounds_us": [plain(sample) for sample in row.samples]} for row in rows],
-        "goals": goals(rows),
-    }, file, indent=1)
+        "sweep": sweep, "goals": goals(rows),
+    }
+
+
+def write_json(file, data):
+    """With a line's end."""
+    json.dump(data, file, indent=1)
     file.write("\n")

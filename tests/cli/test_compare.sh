@@ -18,6 +18,9 @@ refused 2 '--rate: a rate such as' --rate 0gbit
 refused 2 '--elements: a whole number from 1 on' --elements 0
 refused 2 "--only: no row 'nonsense'; there is: " --only dense,nonsense
 refused 2 'dense' dense
+refused 2 '--cells: 2 to 64 hosts' --cells 1/1gbit/4K
+refused 2 '--cells: a cell such as' --cells 2/1gbit
+refused 2 '--densities: a density such as' --densities 1%,0
 
 # Without an RDMA device bench/verbs says where there is one.
 if [ ! -d /sys/class/infiniband ]; then
@@ -41,8 +44,60 @@ expect out '^  gloo .*/nonexistent/python3: No such file.*tools/setup --bench$'
 expect out '^  openmpi-ring .*tools/setup --bench$'
 python3 -c 'import json, sys
 data = json.load(open(sys.argv[1]))
-assert data["schema"] == 1 and len(data["rows"]) == 2 and all(row["error"] for row in data["rows"])
+assert data["schema"] == 2 and data["sweep"] is None
+assert len(data["rows"]) == 2 and all(row["error"] for row in data["rows"])
 assert all(goal["yes"] is None for goal in data["goals"])' "$folder/json" || fail "the JSON"
+
+# Which cells a sweep has, and what is known of bytes and times before anything runs.
+perf=$top_builddir/tools/sparring-perf
+python3 -B - "$top_srcdir/bench" "$perf" >"$folder/out" 2>"$folder/err" <<'END' || fail "cells"
+import sys, types
+sys.path.insert(0, sys.argv[1])
+import cells
+import sweep as sweeps
+from cells import Cell
+
+every = cells.all_cells(False, 25557032)
+assert all(4096 <= 4 * cell.elements <= 400e6 and cell.ranks <= cells.MOST_RANKS for cell in every)
+fitting = [cell for cell in every if cells.fits(cell, 2, 12e9) is None]
+first = Cell(8, 1, "1gbit", 25557032)
+chosen = cells.cover(fitting, [first], lambda cell: cell.elements)
+met = lambda some: set().union(*map(cells.pairs, some))
+assert met(chosen) == met(fitting) and first in chosen and len(chosen) < len(fitting) / 3, len(chosen)
+others = [cell for cell in every if cell not in fitting]
+missing = cells.never_met(others, fitting)
+assert "100mbit with 100000000 elements" in missing and "2 hosts with 1gbit" not in missing, missing
+assert cells.cover(fitting[:1], [], lambda cell: 0) == fitting[:1] and cells.cover([], [], None) == []
+
+slow = Cell(8, 1, "100mbit", 25557032)
+assert cells.fits(slow, 2, 1e12) == "a dense sum would take 14.9 s", cells.fits(slow, 2, 1e12)
+assert "memory" in cells.fits(first, 2, 1e9)
+names = ["auto", "direct", "allgather", "unheard-of"]
+seconds = cells.predict_s(first, 0.5, names, 2)
+assert seconds["auto"] == min(seconds.values()) and seconds["unheard-of"] == max(seconds.values())
+assert cells.rows_that_fit(first, 0.01, 8 * 25557032 * (16 + 3.5 * 4.08)) == 3
+
+# What is predicted to be slow, or has no memory, is not asked for, and the reason is kept.
+sweep = sweeps.Sweep(types.SimpleNamespace(quick=True), types.SimpleNamespace(perf=sys.argv[2]))
+sweep.cpus, sweep.room = 2, 1e9
+sweep.add("sparse", Cell(4, 1, "10mbit", 3 << 18), 0.5)
+sweep.add("dense", Cell(8, 1, "1gbit", 25557032), None)
+sweep.add("sparse", Cell(8, 1, "10gbit", 1 << 22), 0.01)
+slow, dense, large = sweep.points
+assert "allgather" in slow["too_slow_s"] and "allgather" not in slow["algorithms"] and "ring" in slow["algorithms"]
+assert sweeps.arguments(slow) == ["sparse_allreduce", "--baseline", "--algo", ",".join(slow["algorithms"]),
+                                  "--density", "0.500000000"]
+assert "flat" in dense["too_slow_s"] and dense["algorithms"][0] == "auto" and "flat" not in dense["algorithms"]
+assert large["algorithms"][0] == "auto" and len(large["algorithms"]) == 3 and len(large["no_room"]) >= 3, large
+assert slow["iterations"] == sweeps.FEWEST
+
+# A list of half of all elements: 4 bytes of value and 2 bits of index per entry. 2 ranks swap lists.
+assert abs(cells.bound_bytes(1 << 20, 2, 1 << 20, 3 << 18) - (1 << 19) * 4.25) < 1e-3
+# 4 ranks, every entry everywhere: k + (P-2)/P n values, and no indices.
+assert cells.bound_bytes(1000, 4, 4000, 1000) == 4000 + 2000
+assert cells.bound_bytes(1000, 4, 0, 0) == 0
+assert abs(cells.bits(0.01) - 0.0807931) < 1e-6 and abs(cells.union(0.01, 8) - (1 - 0.99 ** 8)) < 1e-12
+END
 
 # What the report says of made-up times: losing is said, wrong results are no reference, goals are judged by pairs.
 python3 -B - "$top_srcdir/bench" >"$folder/out" 2>"$folder/err" <<'END' || fail "the report"
@@ -90,6 +145,49 @@ for row in dense-ring-epoll sparse-1 compressed-1; do
 done
 expect out '^  compressed-1 .*LOSSY'
 expect out '^  local-shm( +[0-9.]+){5}( +-){3} +0 '
+
+# The sweep: every algorithm beside the choice and the dense sum; a cell that would take too long is left out.
+run --only sweep --cells 2/1gbit/16K,2x2/1gbit/64K,2/100kbit/16M --densities 1%,50% --json "$folder/json"
+expect_code 0
+expect out '^# 2x1/100kbit/16777216: a dense sum would take [0-9.]+ s$'
+python3 - "$folder/json" <<'END' || fail "the sweep's JSON"
+import json, sys
+sweep = json.load(open(sys.argv[1]))["sweep"]
+points = sweep["points"]
+assert [(p["kind"], p["hosts"], p["ranks_per_host"], p["elements"], p["density"]) for p in points] == [
+    (kind, 2, per_host, elements, density) for per_host, elements in ((1, 4096), (2, 16384))
+    for kind, density in (("sparse", 0.01), ("sparse", 0.5), ("dense", None))], points
+assert len(sweep["left_out"]) == 1
+for point in points:
+    rows = point["rows"]
+    assert point["error"] is None and not any(row["wrong"] for row in rows), point
+    assert rows[0]["algorithm"] == "auto" and all(row["cpu_sum_us"] > 0 for row in rows)
+    kinds = [row["collective"] for row in rows]
+    if point["kind"] == "dense":
+        assert kinds == ["allreduce"] * len(point["algorithms"]) and len(kinds) >= 5, kinds
+    else:
+        assert kinds == ["sparse_allreduce"] * len(point["algorithms"]) + ["allreduce"] and len(kinds) >= 6, kinds
+        assert 0 < rows[0]["union_entries"] <= rows[0]["entries"] and "merge" in rows[0]["phase_us"]
+END
+
+# Recorded gradients of two ranks, whose large values are neighbours.
+mkdir "$folder/trace"
+python3 - "$folder/trace" <<'END'
+import array, struct, sys
+for rank in range(2):
+    values = array.array("f", [(100 if i // 50 == rank else 1) + i / 5000 for i in range(5000)])
+    with open(f"{sys.argv[1]}/step0.rank{rank}.f32", "wb") as file:
+        file.write(struct.pack("<8sIIIIQ", b"SPRTRACE", 1, rank, 0, 2, 5000) + values.tobytes())
+END
+run --hosts 2 --only trace --trace "$folder/trace"
+expect_code 0
+for density in 0.1 1 10; do
+    expect out "^  trace +2x1 1gbit 20000 B +$density% +[0-9.]+ "
+    expect out "^  compressed +2x1 1gbit 20000 B +$density% +[0-9.]+ +- "
+done
+run "${small[@]}" --only trace --trace "$folder/nothing"
+expect_code 0
+expect out '^# trace: .*nothing has no file '
 
 # What takes python3's place with torch. Its search for torch succeeds.
 cat >"$folder/python" <<'END'
