@@ -4,8 +4,10 @@
 dist_noinst_SCRIPTS += bench/compare bench/mpi-shell bench/peer_gloo.py bench/verbs
 EXTRA_DIST += \
 	bench/cells.py \
+	bench/draw.py \
 	bench/findings.py \
 	bench/hosts.py \
+	bench/page.py \
 	bench/peer_mpi.c \
 	bench/peers.py \
 	bench/plan.py \

@@ -11,9 +11,10 @@ import os
 import statistics
 import sys
 import time
+import types
 
 from hosts import Failed
-from peers import OPENMPI_ALGORITHMS, Gloo, Link, OpenMPI, Sparring, Work
+from peers import OPENMPI_ALGORITHMS, Gloo, Link, OpenMPI, Sample, Sparring, Work
 
 
 @dataclasses.dataclass
@@ -177,6 +178,13 @@ def measure(rows):
     finally:
         for row in rows:
             row.source.close()
+
+
+def of_json(data):
+    """The rows of an earlier run."""
+    return [Row(row["name"], row["title"], row["part"], types.SimpleNamespace(kind=row["kind"]),
+                len(row["rounds_us"]), [Sample(**sample) for sample in row["rounds_us"]],
+                row["error"]) for row in data["rows"]]
 
 
 def pair_ratio(row, other):

@@ -6,7 +6,7 @@ import json
 import plan
 from sweep_tables import print_sweep
 
-SCHEMA = 2
+SCHEMAS = (1, 2)
 PHASES = ("select", "encode", "reduce_scatter", "merge", "allgather", "decode")
 GOAL_HOSTS, GOAL_RATE, GOAL_ELEMENTS = 8, "1gbit", 25557032
 
@@ -193,7 +193,7 @@ def as_data(rows, sweep, options, about, command):
         return {key: value for key, value in vars(sample).items() if value is not None}
 
     return {
-        "schema": SCHEMA, "command": command, "hosts": options.hosts, "rate": options.rate,
+        "schema": SCHEMAS[-1], "command": command, "hosts": options.hosts, "rate": options.rate,
         "elements": options.elements, **about,
         "rows": [{"name": row.name, "title": row.title, "part": row.part, "kind": row.kind,
                   "error": row.error, "wrong": row.wrong,
@@ -201,6 +201,19 @@ def as_data(rows, sweep, options, about, command):
                   "rounds_us": [plain(sample) for sample in row.samples]} for row in rows],
         "sweep": sweep, "goals": goals(rows),
     }
+
+
+def read(path):
+    """The data of an earlier run; raises OSError, or ValueError that says what is wrong."""
+    with open(path, encoding="utf-8") as file:
+        data = json.load(file)
+    try:
+        if data["schema"] not in SCHEMAS or not data["goals"]:
+            raise ValueError(f"schema {data['schema']}, known are {SCHEMAS}")
+        plan.of_json(data)
+    except (KeyError, TypeError) as error:
+        raise ValueError("no JSON of bench/compare") from error
+    return data
 
 
 def write_json(file, data):

@@ -21,6 +21,8 @@ refused 2 'dense' dense
 refused 2 '--cells: 2 to 64 hosts' --cells 1/1gbit/4K
 refused 2 '--cells: a cell such as' --cells 2/1gbit
 refused 2 '--densities: a density such as' --densities 1%,0
+refused 2 '--from measures nothing' --from old.json --quick
+refused 2 'cannot both' --json - --html -
 
 # Without an RDMA device bench/verbs says where there is one.
 if [ ! -d /sys/class/infiniband ]; then
@@ -38,7 +40,7 @@ small=(--quick --hosts 2 --elements 5000)
 
 # Without its libraries a peer is a row that says what to do; the run goes on, and no network is needed.
 run "${small[@]}" --only gloo,openmpi-ring --python /nonexistent/python3 --mpirun /nonexistent/mpirun \
-    --json "$folder/json"
+    --json "$folder/json" --html "$folder/html"
 expect_code 0
 expect out '^  gloo .*/nonexistent/python3: No such file.*tools/setup --bench$'
 expect out '^  openmpi-ring .*tools/setup --bench$'
@@ -47,6 +49,22 @@ data = json.load(open(sys.argv[1]))
 assert data["schema"] == 2 and data["sweep"] is None
 assert len(data["rows"]) == 2 and all(row["error"] for row in data["rows"])
 assert all(goal["yes"] is None for goal in data["goals"])' "$folder/json" || fail "the JSON"
+
+# page FILE: it is well-formed, has pictures or not ($2: how many at least), and needs nothing from elsewhere.
+page() {
+    python3 - "$1" "$2" <<'END' || fail "the page $1"
+import sys, xml.etree.ElementTree as tree
+text = open(sys.argv[1], encoding="utf-8").read()
+assert text.startswith("<!DOCTYPE html>\n")
+root = tree.fromstring(text.partition("\n")[2])
+tags = [element.tag.rpartition("}")[2] for element in root.iter()]
+assert tags.count("svg") >= int(sys.argv[2]) and "table" in tags, tags.count("svg")
+assert not {"script", "link", "img", "iframe"} & set(tags)
+names = {name.rpartition("}")[2] for element in root.iter() for name in element.attrib}
+assert not {"src", "href"} & names and "url(" not in text and "@import" not in text
+END
+}
+page "$folder/html" 0
 
 # Which cells a sweep has, and what is known of bytes and times before anything runs.
 perf=$top_builddir/tools/sparring-perf
@@ -130,6 +148,67 @@ expect out '^  sparse-1  .* 8\.00 '
 expect out '^  compressed-1 .* 4\.00 .*LOSSY'
 ! grep '^  sparse-1  .*LOSES' "$folder/out" || fail "sparse-1 does not lose"
 
+# A made-up run, and one as earlier versions wrote it.
+python3 -B - "$folder" >"$folder/out" 2>"$folder/err" <<'END' || fail "made-up runs"
+import copy, json, sys
+
+def perf(collective, algorithm, ms, **more):
+    return {"collective": collective, "algorithm": algorithm, "iterations": 3, "wrong": 0, "sent_bytes": 9000,
+            "cpu_sum_us": 2e3, "time_us": {"min": ms * 1e3, "p50": ms * 1e3, "p99": ms * 1e3, "max": ms * 1e3}, **more}
+
+def point(kind, density, rows, **more):
+    return {"kind": kind, "hosts": 4, "ranks_per_host": 2, "rate": "1gbit", "elements": 100000, "density": density,
+            "algorithms": ["auto"], "too_slow_s": {}, "no_room": [], "iterations": 3, "predicted_s": 1, "error": None,
+            "load": 0.5, "rows": rows, **more}
+
+def sparse(density, auto, ring, dense):
+    known = {"entries": 8000, "union_entries": 7700, "phase_us": {"encode": 100, "merge": 300}}
+    return point("sparse", density, [perf("sparse_allreduce", "auto", auto, **known),
+                                     perf("sparse_allreduce", "ring", ring, **known), perf("allreduce", "auto", dense)])
+
+def row(name, kind, *rounds):
+    samples = [{"p50": us, "least": us, "most": us, "iterations": 1, "wrong": 0, "cpu": 1.5} for us in rounds]
+    return {"name": name, "title": "<" + name + ">", "part": "network", "kind": kind, "error": None, "wrong": 0,
+            "rounds_us": samples}
+
+old = {"schema": 2, "command": ["compare"], "hosts": 4, "rate": "1gbit", "elements": 100000, "cpus": 2, "kernel": "6",
+       "congestion": "cubic", "settings": [], "load_start": 0, "load_end": 0, "goals": [
+           {"goal": "to be & to <stay>", "relation": "<=", "wanted": 1, "reached": 2, "yes": False, "detail": "-"}],
+       "rows": [row("limit", "limit", 800), row("gloo", "gloo", 1000, 1040), row("dense", "sparring", 1000, 1040)],
+       "sweep": {"slow_s": 5, "left_out": [{"cell": "8x1/100mbit/400000000", "why": "too slow"}], "points": [
+           sparse(0.01, 2, 1, 4), sparse(0.04, 4, 4, 2), point("dense", None, [perf("allreduce", "auto", 4),
+                                                                            perf("allreduce", "ring", 5)])]}}
+first = copy.deepcopy(old) # as schema 1 was
+first["schema"] = 1
+del first["sweep"]
+for some in first["rows"]:
+    for sample in some["rounds_us"]:
+        del sample["cpu"]
+for name, data in ("old", old), ("first", first):
+    with open(f"{sys.argv[1]}/{name}.json", "w", encoding="utf-8") as file:
+        json.dump(data, file)
+END
+run --from "$folder/old.json" --html "$folder/html"
+expect_code 0
+expect out '^  sparse +4x2 1gbit 0.4 MB +1% +2\.000 +ring +1\.000 +2\.00 +4\.000 +2\.00 +2\.00 +9\.0 +[0-9.]+ '
+# From a gain of 2 to one of 1/2: half-way between 1 % and 4 % on a logarithmic axis.
+expect out '4x2 1gbit 0.4 MB: 2%, between 1% and 4%$'
+expect out '^  sparse: auto over the best by name: median 1\.00, worst 2\.00 .*1%: auto against ring'
+expect out '^# 8x1/100mbit/400000000: too slow$'
+page "$folder/html" 5
+run --from "$folder/first.json" --html "$folder/html"
+expect_code 0
+expect out '^  dense +1\.02 +1 +1\.04 +2 +- '
+page "$folder/html" 1
+run --from "$folder/html"
+expect_code 1
+expect err '^compare: --from .*html: '
+echo '{"schema": 2, "rows": 3}' >"$folder/json"
+run --from "$folder/json"
+expect_code 1
+expect err '^compare: --from .*json: no JSON of bench/compare$'
+[ "$(wc -l <"$folder/err")" -eq 1 ] || fail "not one line on standard error"
+
 if ! "$top_builddir/tools/sparring-run" -n 2 --emulate 1gbit -- true 2>/dev/null; then
     echo "no emulated network here: the rest is skipped"
     exit "$failed"
@@ -147,7 +226,8 @@ expect out '^  compressed-1 .*LOSSY'
 expect out '^  local-shm( +[0-9.]+){5}( +-){3} +0 '
 
 # The sweep: every algorithm beside the choice and the dense sum; a cell that would take too long is left out.
-run --only sweep --cells 2/1gbit/16K,2x2/1gbit/64K,2/100kbit/16M --densities 1%,50% --json "$folder/json"
+run --only sweep --cells 2/1gbit/16K,2x2/1gbit/64K,2/100kbit/16M --densities 1%,50% --json "$folder/json" \
+    --html "$folder/html"
 expect_code 0
 expect out '^# 2x1/100kbit/16777216: a dense sum would take [0-9.]+ s$'
 python3 - "$folder/json" <<'END' || fail "the sweep's JSON"
@@ -169,6 +249,7 @@ for point in points:
         assert kinds == ["sparse_allreduce"] * len(point["algorithms"]) + ["allreduce"] and len(kinds) >= 6, kinds
         assert 0 < rows[0]["union_entries"] <= rows[0]["entries"] and "merge" in rows[0]["phase_us"]
 END
+page "$folder/html" 4
 
 # Recorded gradients of two ranks, whose large values are neighbours.
 mkdir "$folder/trace"
