@@ -4,6 +4,7 @@
 dist_noinst_SCRIPTS += bench/compare bench/mpi-shell bench/peer_gloo.py bench/verbs
 EXTRA_DIST += \
 	bench/cells.py \
+	bench/change.py \
 	bench/draw.py \
 	bench/findings.py \
 	bench/hosts.py \

@@ -148,7 +148,7 @@ expect out '^  sparse-1  .* 8\.00 '
 expect out '^  compressed-1 .* 4\.00 .*LOSSY'
 ! grep '^  sparse-1  .*LOSES' "$folder/out" || fail "sparse-1 does not lose"
 
-# A made-up run, and one as earlier versions wrote it.
+# A made-up run, an hour later a slower one, and one that only differs by what the rounds do anyway.
 python3 -B - "$folder" >"$folder/out" 2>"$folder/err" <<'END' || fail "made-up runs"
 import copy, json, sys
 
@@ -178,13 +178,19 @@ old = {"schema": 2, "command": ["compare"], "hosts": 4, "rate": "1gbit", "elemen
        "sweep": {"slow_s": 5, "left_out": [{"cell": "8x1/100mbit/400000000", "why": "too slow"}], "points": [
            sparse(0.01, 2, 1, 4), sparse(0.04, 4, 4, 2), point("dense", None, [perf("allreduce", "auto", 4),
                                                                             perf("allreduce", "ring", 5)])]}}
+noise, slow = copy.deepcopy(old), copy.deepcopy(old)
+noise["rows"][2] = row("dense", "sparring", 1060, 1090)
+slow["rows"][1] = row("gloo", "gloo", 1200, 1210)
+slow["sweep"]["points"][0] = sparse(0.01, 3, 1, 4)
+slow["sweep"]["points"].pop()
+slow["kernel"] = "7"
 first = copy.deepcopy(old) # as schema 1 was
 first["schema"] = 1
 del first["sweep"]
 for some in first["rows"]:
     for sample in some["rounds_us"]:
         del sample["cpu"]
-for name, data in ("old", old), ("first", first):
+for name, data in ("old", old), ("noise", noise), ("slow", slow), ("first", first):
     with open(f"{sys.argv[1]}/{name}.json", "w", encoding="utf-8") as file:
         json.dump(data, file)
 END
@@ -196,7 +202,21 @@ expect out '4x2 1gbit 0.4 MB: 2%, between 1% and 4%$'
 expect out '^  sparse: auto over the best by name: median 1\.00, worst 2\.00 .*1%: auto against ring'
 expect out '^# 8x1/100mbit/400000000: too slow$'
 page "$folder/html" 5
-run --from "$folder/first.json" --html "$folder/html"
+run --from "$folder/noise.json" --compare "$folder/old.json"
+expect_code 0
+expect out '0 of Sparring.s slower; .*: 1\.00$'
+! grep -q '^  SLOWER' "$folder/out" || fail "noise is no change"
+run --from "$folder/slow.json" --compare "$folder/old.json"
+expect_code 3
+expect out '^  SLOWER +1\.18 .* gloo, a peer$'
+expect out '^  SLOWER +1\.50 .* sparse 4x2/1gbit/400000, 0.01, sparse_allreduce auto$'
+expect out '^  gone   dense 4x2/1gbit/400000, allreduce ring$'
+expect out '^# NOT THE SAME: kernel: 6 before, 7 now$'
+expect out ' 1 of Sparring.s slower'
+run --from "$folder/old.json" --compare "$folder/slow.json"
+expect_code 0
+expect out '^  faster +0\.67 '
+run --from "$folder/first.json" --compare "$folder/old.json" --html "$folder/html"
 expect_code 0
 expect out '^  dense +1\.02 +1 +1\.04 +2 +- '
 page "$folder/html" 1
