@@ -128,4 +128,6 @@ def auto_ratios(points):
 def omitted(point):
     """Which algorithms were not measured, and why."""
     words = [f"{name} would take {s:.1f} s" for name, s in point["too_slow_s"].items()]
-    return words + [f"no memory for {name}" for name in point["no_room"]]
+    words += [f"no memory for {name}" for name in point["no_room"]]
+    there = {row["algorithm"] for row in point["rows"]} or set(point["algorithms"])
+    return words + [f"{name} is not for this" for name in point["algorithms"] if name not in there]

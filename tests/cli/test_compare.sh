@@ -158,7 +158,8 @@ def perf(collective, algorithm, ms, **more):
 
 def point(kind, density, rows, **more):
     return {"kind": kind, "hosts": 4, "ranks_per_host": 2, "rate": "1gbit", "elements": 100000, "density": density,
-            "algorithms": ["auto"], "too_slow_s": {}, "no_room": [], "iterations": 3, "predicted_s": 1, "error": None,
+            "algorithms": ["auto", "ring", "flat"], "too_slow_s": {"tree": 6.5}, "no_room": ["doubling"],
+            "iterations": 3, "predicted_s": 1, "error": None,
             "load": 0.5, "rows": rows, **more}
 
 def sparse(density, auto, ring, dense):
@@ -201,6 +202,7 @@ expect out '^  sparse +4x2 1gbit 0.4 MB +1% +2\.000 +ring +1\.000 +2\.00 +4\.000
 expect out '4x2 1gbit 0.4 MB: 2%, between 1% and 4%$'
 expect out '^  sparse: auto over the best by name: median 1\.00, worst 2\.00 .*1%: auto against ring'
 expect out '^# 8x1/100mbit/400000000: too slow$'
+expect out '^# dense 4x2 .* left out: tree would take 6.5 s, no memory for doubling, flat is not for this$'
 page "$folder/html" 5
 run --from "$folder/noise.json" --compare "$folder/old.json"
 expect_code 0
