@@ -99,7 +99,8 @@ def sparse_bytes(cell, density):
             "hierarchical": (h - 1) / h * (size(union(density, g)) + whole),
             "direct": g * (p - g) / p * (size(density) + whole),
             "doubling": g * sum(size(union(density, 1 << i)) for i in steps if 1 << i >= g),
-            "ring": sum(size(union(density, i)) for i in range(1, p)) / p + (p - 1) / p * whole}
+            "ring": sum(size(union(density, i)) for i in range(1, p)) / p + (p - 1) / p * whole,
+            "dense": dense_bytes(cell)["direct"]}
 
 
 def predict_s(cell, density, algorithms, cpus):

@@ -73,7 +73,7 @@ class Plane:
 
 
 def lines(title, labels, series, x_text, upright=None, level=None):
-    """series: {label: [(x, y)]}; a label that begins with `dense` is dashed. labels: of the axes.
+    """series: {label: [(x, y)]}; `dense allreduce` is dashed. labels: of the axes.
     upright: (x, words) of a vertical mark; level: (y, words) of a horizontal one."""
     points = [point for line in series.values() for point in line]
     ys = [y for _, y in points] + ([level[0]] if level else [])
@@ -91,7 +91,7 @@ def lines(title, labels, series, x_text, upright=None, level=None):
     for number, (label, line) in enumerate(series.items()):
         colour = COLOURS[number % len(COLOURS)]
         style = ' stroke-width="2"'
-        style += ' stroke-dasharray="5 4"' if label.startswith("dense") else ""
+        style += ' stroke-dasharray="5 4"' if label == "dense allreduce" else ""
         places = [plane.at(*point) for point in line]
         v = TOP + 8 + 15 * number + (18 if level else 0)
         parts += [path("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places), colour, style)]

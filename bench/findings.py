@@ -66,8 +66,8 @@ def summary(point):
     """One line about a point; what is unknown is None."""
     auto, named, dense = split(point)
     best = min(named, key=median_us, default=None)
-    out = dict.fromkeys(("auto_us", "best", "best_us", "ratio", "dense_us", "gain", "cpu_us",
-                         "sent", "bound", "over_bound", "of_limit"))
+    out = dict.fromkeys(("taken", "auto_us", "best", "best_us", "ratio", "dense_us", "gain",
+                         "cpu_us", "sent", "bound", "over_bound", "of_limit"))
     if best is not None:
         out |= {"best": best["algorithm"], "best_us": median_us(best)}
     if dense is not None:
@@ -75,8 +75,9 @@ def summary(point):
         out["of_limit"] = limit_us(point) / out["dense_us"]
     if auto is None:
         return out
-    out |= {"auto_us": median_us(auto), "cpu_us": auto.get("cpu_sum_us"),
-            "sent": auto.get("sent_bytes"), "bound": bound_of(point, auto)}
+    out |= {"taken": auto.get("taken"), "auto_us": median_us(auto),
+            "cpu_us": auto.get("cpu_sum_us"), "sent": auto.get("sent_bytes"),
+            "bound": bound_of(point, auto)}
     if best is not None:
         out["ratio"] = out["auto_us"] / out["best_us"]
     if dense is not None:

@@ -94,7 +94,7 @@ def density_plots(points):
                 auto, named, dense = split(point)
                 rows = [row for row in (auto, *named) if row] + ([dense] if dense else [])
                 for row in rows:
-                    label = "dense" if row is dense else row["algorithm"]
+                    label = "dense allreduce" if row is dense else row["algorithm"]
                     series.setdefault(label, []).append(
                         (point["density"], row["time_us"]["p50"] / 1e3))
             if series:

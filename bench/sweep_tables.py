@@ -11,14 +11,14 @@ def cell_of(value, form, scale=1.0):
 
 def lines_of(points):
     """A line of words for each point, the heads first."""
-    yield ["kind", "where", "density", "auto(ms)", "best", "best(ms)", "auto/best", "dense(ms)",
-           "dense/auto", "cpu(ms)", "sent(KB)", "sent/bound", "of limit"]
+    yield ["kind", "where", "density", "taken", "auto(ms)", "best", "best(ms)", "auto/best",
+           "dense(ms)", "dense/auto", "cpu(ms)", "sent(KB)", "sent/bound", "of limit"]
     for point in points:
         s = summary(point)
         if point["error"] or s["auto_us"] is None:
-            yield [point["kind"], place(point), percent(point["density"])] + ["-"] * 10
+            yield [point["kind"], place(point), percent(point["density"])] + ["-"] * 11
             continue
-        yield [point["kind"], place(point), percent(point["density"]),
+        yield [point["kind"], place(point), percent(point["density"]), s["taken"] or "-",
                cell_of(s["auto_us"], ".3f", 1e-3), s["best"] or "-",
                cell_of(s["best_us"], ".3f", 1e-3), cell_of(s["ratio"], ".2f"),
                cell_of(s["dense_us"], ".3f", 1e-3), cell_of(s["gain"], ".2f"),
@@ -49,9 +49,9 @@ def conclusions(points):
             worst, point, middle = ratios
             auto, named, _ = split(point)
             best = min(named, key=lambda row: row["time_us"]["p50"])
+            where = f"{place(point)}, {percent(point['density'])}"
             yield (f"{kind}: auto over the best by name: median {middle:.2f}, worst {worst:.2f} "
-                   f"({place(point)}, {percent(point['density'])}: {auto['algorithm']} against "
-                   f"{best['algorithm']})")
+                   f"({where}: {auto.get('taken', 'auto')} against {best['algorithm']})")
 
 
 def print_sweep(sweep):
@@ -60,10 +60,10 @@ def print_sweep(sweep):
         return
     points = sweep["points"]
     print("#\n# Sweep: hosts x ranks on each, rate of a link, bytes of the vector. All rows of a "
-          "line take turns,\n# iteration by iteration. best: the fastest algorithm by name; cpu: "
-          "of all ranks; sent: busiest rank;\n# bound: the least a rank sends on average in an "
-          "exact sum of random lists; of limit: the time\n# that the link needs for a dense sum at "
-          "its nominal rate, over that of the dense sum")
+          "line take\n# turns, iteration by iteration. taken: what auto chose; best: the fastest "
+          "algorithm by name; cpu:\n# of all ranks; sent: busiest rank; bound: the least a rank "
+          "sends on average in an exact sum of\n# random lists; of limit: the time that the link "
+          "needs for a dense sum at its nominal rate, over\n# that of the dense sum")
     lines = list(lines_of(points))
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     for number, line in enumerate(lines):

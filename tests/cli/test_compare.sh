@@ -164,7 +164,7 @@ def point(kind, density, rows, **more):
 
 def sparse(density, auto, ring, dense):
     known = {"entries": 8000, "union_entries": 7700, "phase_us": {"encode": 100, "merge": 300}}
-    return point("sparse", density, [perf("sparse_allreduce", "auto", auto, **known),
+    return point("sparse", density, [perf("sparse_allreduce", "auto", auto, taken="direct", **known),
                                      perf("sparse_allreduce", "ring", ring, **known), perf("allreduce", "auto", dense)])
 
 def row(name, kind, *rounds):
@@ -197,10 +197,10 @@ for name, data in ("old", old), ("noise", noise), ("slow", slow), ("first", firs
 END
 run --from "$folder/old.json" --html "$folder/html"
 expect_code 0
-expect out '^  sparse +4x2 1gbit 0.4 MB +1% +2\.000 +ring +1\.000 +2\.00 +4\.000 +2\.00 +2\.00 +9\.0 +[0-9.]+ '
+expect out '^  sparse +4x2 1gbit 0.4 MB +1% +direct +2\.000 +ring +1\.000 +2\.00 +4\.000 +2\.00 +2\.00 +9\.0 +[0-9.]+ '
 # From a gain of 2 to one of 1/2: half-way between 1 % and 4 % on a logarithmic axis.
 expect out '4x2 1gbit 0.4 MB: 2%, between 1% and 4%$'
-expect out '^  sparse: auto over the best by name: median 1\.00, worst 2\.00 .*1%: auto against ring'
+expect out '^  sparse: auto over the best by name: median 1\.00, worst 2\.00 .*1%: direct against ring'
 expect out '^# 8x1/100mbit/400000000: too slow$'
 expect out '^# dense 4x2 .* left out: tree would take 6.5 s, no memory for doubling, flat is not for this$'
 page "$folder/html" 5
@@ -285,8 +285,8 @@ END
 run --hosts 2 --only trace --trace "$folder/trace"
 expect_code 0
 for density in 0.1 1 10; do
-    expect out "^  trace +2x1 1gbit 20000 B +$density% +[0-9.]+ "
-    expect out "^  compressed +2x1 1gbit 20000 B +$density% +[0-9.]+ +- "
+    expect out "^  trace +2x1 1gbit 20000 B +$density% +[a-z]+ +[0-9.]+ "
+    expect out "^  compressed +2x1 1gbit 20000 B +$density% +[a-z]+ +[0-9.]+ +- "
 done
 run "${small[@]}" --only trace --trace "$folder/nothing"
 expect_code 0
