@@ -209,8 +209,7 @@ spr_status spr_sparse_allreduce(spr_comm *comm, const spr_sparse *send, size_t e
 
 /* Compressed ----------------------------------------------------------------------------------- */
 
-/* What the choice of an algorithm may rely on, the same on all ranks, besides what is sent. */
-static void recall(struct spr_plan *plan, const spr_comm *comm, spr_codec *codec)
+void spr_plan_recall(struct spr_plan *plan, const spr_comm *comm, spr_codec *codec)
 {
     const struct spr_codec_history *history = spr_codec_history(codec);
 
@@ -231,7 +230,8 @@ void spr_plan_of_codec(struct spr_plan *plan, const spr_comm *comm, spr_codec *c
     plan->vtype = spr_codec_vtype(codec);
     plan->dtype = dense ? spr_halves_dtype(plan->vtype) : SPR_FP32;
     plan->bound_union = comm->size > 1 && spr_codec_bounds_union(codec);
-    recall(plan, comm, codec);
+    plan->round_sums = comm->size > 1 && spr_codec_rounds_sums(codec);
+    spr_plan_recall(plan, comm, codec);
 }
 
 static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_codec *codec,
@@ -278,7 +278,6 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
                               .round_sums = step.round_sums,
                               .bound_union = step.bound_union,
                               .codec_step = step.sum ? step.number : 0};
-    recall(plan, comm, codec);
     return SPR_OK;
 }
 

@@ -95,6 +95,8 @@ static void end_step(spr_request *rq, spr_status status)
         spr_outcome_committed(rq->comm, rq->codec, rq->operation);
         remember(rq);
     } else {
+        /* Perhaps since ranks have chosen by histories that differ: then none is left. */
+        *spr_codec_history(rq->codec) = (struct spr_codec_history){0};
         spr_codec_abort(rq->codec);
     }
     rq->codec = NULL;
@@ -244,6 +246,8 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
     if (!rq)
         return SPR_ERR_NOMEM;
     rq->plan = *plan;
+    if (codec)
+        spr_plan_recall(&rq->plan, comm, codec);
     status = spr_halves_pack(rq);
     if (status)
         goto undo;
@@ -417,7 +421,8 @@ void spr_cancel(spr_request *request)
     if (!request->done) {
         request->canceled = true;
         snprintf(text, sizeof text, "%s #%u '%s' was cancelled",
-                 spr_collective_names[request->plan.collective], request->operation, request->name);
+                 spr_collective_names[request->posted.collective], request->operation,
+                 request->name);
         spr_comm_fail(comm, SPR_ERR_CANCELED, comm->rank, -1, text);
         spr_comm_kick(comm);
     }

@@ -159,6 +159,9 @@ void spr_comm_buffer_put(spr_comm *comm, char *buffer);
 /* What a caller may get wrong in any call. Without the lock. */
 spr_status spr_collective_check(const spr_comm *comm, const spr_call_options *options,
                                 spr_request **out);
+/* What the choice of an algorithm may rely on besides what is sent: the same on all ranks. Under
+ * the lock, where it counts. */
+void spr_plan_recall(struct spr_plan *plan, const spr_comm *comm, spr_codec *codec);
 /* What a codec's next step is, as far as it is known before it begins. */
 void spr_plan_of_codec(struct spr_plan *plan, const spr_comm *comm, spr_codec *codec);
 /* Make a request and start it. *rq is owned by the caller (public API). `soon`: the caller is about

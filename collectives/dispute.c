@@ -160,7 +160,7 @@ void spr_dispute_decide(spr_request *rq)
     snprintf(text, sizeof text,
              "%s #%u%s%s%s: the ranks disagree: count %zu on rank %d, something else on rank "
              "%d%s%s%s, which is done with it and busy",
-             spr_collective_names[rq->plan.collective], rq->operation, *rq->name ? " '" : "",
+             spr_collective_names[rq->posted.collective], rq->operation, *rq->name ? " '" : "",
              rq->name, *rq->name ? "'" : "", rq->plan.count, comm->rank, rq->disputed,
              *host ? " (host " : "", host, *host ? ")" : "");
     reject_everywhere(comm, rq->operation, rq->disputed, text);

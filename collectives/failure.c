@@ -47,7 +47,7 @@ static void compose(spr_comm *comm, const spr_request *rq, spr_status status, in
                                               : "failed");
     if (rq)
         snprintf(during, sizeof during, "%s%s #%u%s%s%s after %.0f ms", *who ? " during " : "",
-                 spr_collective_names[rq->plan.collective], rq->operation, *rq->name ? " '" : "",
+                 spr_collective_names[rq->posted.collective], rq->operation, *rq->name ? " '" : "",
                  rq->name, *rq->name ? "'" : "",
                  (double)(spr_now_ns(comm->clock) - rq->posted_ns) / 1e6);
     spr_error_set(&comm->error, status, blamed, "%s%s%s%s; communicator revoked: %s", who, during,
@@ -207,7 +207,7 @@ void spr_comm_check_deadlines(spr_comm *comm, uint64_t now)
         rq->warn_ns = UINT64_MAX;
         spr_trace_add(comm->trace, now, SPR_EV_SLOW, first, rq->operation, 0, 0);
         spr_warn(SPR_SUB_COLL, "%s #%u '%s' takes longer than %.3g s, waiting for rank %s%s",
-                 spr_collective_names[rq->plan.collective], rq->operation, rq->name,
+                 spr_collective_names[rq->posted.collective], rq->operation, rq->name,
                  comm->options.warn_s, *ranks ? ranks : "(none)", reason);
     }
 }

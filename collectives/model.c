@@ -42,6 +42,9 @@ static spr_status set(const char *word, struct spr_model *model, unsigned *given
                              "SPARRING_MODEL: '%.64s' is no constant of a model; sparring-tune "
                              "prints one",
                              word);
+    if (*given >> (row - rows) & 1)
+        return spr_error_set(error, SPR_ERR_INVALID, -1, "SPARRING_MODEL: '%s' is there twice",
+                             row->name);
     status = spr_opt_set(row, model, value + 1, error);
     *given |= 1u << (row - rows);
     return status;
@@ -56,7 +59,10 @@ spr_status spr_model_parse(const char *text, struct spr_model *model, struct spr
 
     for (const char *at = text;; at++) {
         size_t n = strcspn(at, ",");
-        snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), at);
+        if (n >= sizeof word)
+            return spr_error_set(error, SPR_ERR_INVALID, -1,
+                                 "SPARRING_MODEL: '%.40s...' is too long for a constant", at);
+        snprintf(word, sizeof word, "%.*s", (int)n, at);
         status = set(word, &parsed, &given, error);
         if (status)
             return status;

@@ -38,10 +38,12 @@
 #define POSITIONS ((size_t)1 << 20)
 #define LONG_LIST (POSITIONS / 16)
 #define SHORT_LIST (POSITIONS / 1024)
+#define ENTRIES_MORE ((double)LONG_LIST - (double)SHORT_LIST)
 
 struct tuning {
     spr_comm *comm;
     int shift;       /* of a sendrecv: to another host, where there are any */
+    int busiest;     /* ranks of a host whose data then leave it, at most */
     float *a, *b;    /* LAST_BYTES each */
     spr_sparse list; /* LONG_LIST */
     struct spr_stats before, after;
@@ -119,7 +121,7 @@ static spr_status time_of(struct tuning *t, spr_status (*call)(struct tuning *, 
 static spr_status measure_links(struct tuning *t)
 {
     struct spr_model *m = &t->model;
-    double last = 0, now, flat, local = 1;
+    double last = 0, now, flat;
     size_t bytes = FIRST_BYTES;
     spr_status status = time_of(t, one_sendrecv, 1, SHORT_RUNS, &m->latency);
 
@@ -137,9 +139,7 @@ static spr_status measure_links(struct tuning *t)
         if (status)
             return status;
     } while (now < LONG_S && bytes < LAST_BYTES);
-    for (int h = 0; h < t->comm->topology.hosts && t->comm->topology.hosts > 1; h++)
-        local = fmax(local, t->comm->topology.first[h + 1] - t->comm->topology.first[h]);
-    m->byte = fmax(now - last, 0) / (double)(bytes - bytes / 4) / local;
+    m->byte = fmax(now - last, 0) / (0.75 * (double)bytes * t->busiest);
     return SPR_OK;
 }
 
@@ -215,9 +215,9 @@ static spr_status measure_work(struct tuning *t)
     if (status)
         return status;
     m->reduce = dense[REDUCE] / (double)(VECTOR_ELEMENTS * sizeof(float));
-    m->encode = fmax(many[ENCODE] - few[ENCODE], 0) / (double)(LONG_LIST - SHORT_LIST);
+    m->encode = fmax(many[ENCODE] - few[ENCODE], 0) / ENTRIES_MORE;
     m->merge = fmax(many[MERGE] - few[MERGE] - m->encode * (unions[1] - unions[0]) / ranks, 0) /
-               (double)(LONG_LIST - SHORT_LIST);
+               ENTRIES_MORE;
     m->take = fmax(many[DECODE] - few[DECODE], 0) / fmax(unions[1] - unions[0], 1);
     m->clear = fmax(few[DECODE] - m->take * unions[0], 0) / (double)POSITIONS;
     for (size_t i = 0; i < SPR_ARRAY_LEN(work); i++)
@@ -229,13 +229,59 @@ static spr_status measure_work(struct tuning *t)
     return SPR_OK;
 }
 
+/* The shift by which most ranks send to another host; half the job away if they all can. */
+static void choose_shift(struct tuning *t)
+{
+    const struct spr_topology *hosts = &t->comm->topology;
+    int size = t->comm->size, most = -1;
+
+    for (int i = 0; i < size - 1; i++) {
+        int shift = 1 + (size / 2 - 1 + i) % (size - 1), away = 0, busiest = 1;
+        for (int h = 0; h < hosts->hosts; h++) {
+            int leave = 0;
+            for (int k = hosts->first[h]; k < hosts->first[h + 1]; k++)
+                leave += hosts->host[(hosts->ranks[k] + shift) % size] != h;
+            away += leave;
+            busiest = leave > busiest ? leave : busiest;
+        }
+        if (away <= most)
+            continue;
+        most = away;
+        t->shift = shift;
+        t->busiest = busiest;
+    }
+}
+
+/* The constants are computed alike, but perhaps by other libraries: those of rank 0 count. */
+static spr_status share(struct tuning *t)
+{
+    char text[320] = "";
+    struct spr_error ignored = {0};
+    spr_status status;
+
+    spr_model_print(&t->model, text, sizeof text);
+    status = spr_broadcast(t->comm, text, sizeof text / sizeof(int32_t), SPR_INT32, 0, NULL);
+    text[sizeof text - 1] = '\0';
+    return status ? status : spr_model_parse(text, &t->model, &ignored);
+}
+
+/* All have their memory, or all fail. */
 static spr_status make(struct tuning *t)
 {
+    double missing;
+    spr_status status;
+
     t->a = spr_calloc(LAST_BYTES, 1);
     t->b = spr_calloc(LAST_BYTES, 1);
     t->list.index = spr_calloc(LONG_LIST, sizeof(uint32_t));
     t->list.value = spr_calloc(LONG_LIST, sizeof(float));
-    return t->a && t->b && t->list.index && t->list.value ? SPR_OK : SPR_ERR_NOMEM;
+    missing = !(t->a && t->b && t->list.index && t->list.value);
+    status = agree(t, &missing, 1);
+    if (status == SPR_OK && missing > 0)
+        status = spr_error_set(spr_thread_error(), SPR_ERR_NOMEM, t->comm->rank,
+                               "no rank measures a model: one of them has no memory for %zu bytes",
+                               3 * LAST_BYTES);
+    return status;
 }
 
 static void drop(struct tuning *t)
@@ -260,7 +306,7 @@ spr_status spr_comm_tune(spr_comm *comm)
     if (comm->size == 1)
         return SPR_OK;
     _Static_assert(POSITIONS * sizeof(float) <= LAST_BYTES, "the result has room");
-    t.shift = comm->size / 2;
+    choose_shift(&t);
     status = make(&t);
     if (status == SPR_OK)
         status = measure_links(&t);
@@ -268,6 +314,8 @@ spr_status spr_comm_tune(spr_comm *comm)
         status = measure_load(&t);
     if (status == SPR_OK)
         status = measure_work(&t);
+    if (status == SPR_OK)
+        status = share(&t);
     drop(&t);
     if (status)
         return status;

@@ -111,6 +111,8 @@ bool spr_codec_is_dense(const spr_codec *codec);
 enum spr_vtype spr_codec_vtype(const spr_codec *codec);
 /* Entries of a list at most, as string and layout say: the same on all ranks. 0: it sends none. */
 size_t spr_codec_most_entries(const spr_codec *codec);
+/* Where there are several ranks, are sums sent on as values are? */
+bool spr_codec_rounds_sums(const spr_codec *codec);
 /* Where there are several ranks, are the largest of the sums alone sent on? */
 bool spr_codec_bounds_union(const spr_codec *codec);
 spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,

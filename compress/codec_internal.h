@@ -173,8 +173,6 @@ static inline struct spr_feedback spr_codec_feedback_of(const spr_codec *codec,
 
 /* ---- codec_sums.c ---- */
 
-/* Are the sums of its steps rounded? */
-bool spr_codec_rounds_sums(const spr_codec *codec);
 /* What was not sent on has lost nothing, of the step of codec->slot. */
 void spr_codec_sums_take_back(spr_codec *codec, const float *result);
 /* Room for the step of the slot, which is to begin there; none is listed yet. place NULL: no sums

@@ -6,7 +6,13 @@
  * algorithm that the model says is the fastest for this size, density and growth of the union; a
  * compressed allreduce then also becomes a dense one where that is faster. A model is a few
  * constants, seconds per byte, per entry and so on, equal on all ranks: measured by
- * spr_comm_tune(), or given by SPARRING_MODEL, which sparring-tune writes.
+ * spr_comm_tune(), or given by SPARRING_MODEL, which sparring-tune writes. One that is measured
+ * differs from run to run, and so may the algorithms and, with SPARRING_DETERMINISM=run, the last
+ * bits of sums; one that is given makes the same choices again.
+ *
+ * What a codec's last step has brought counts as well. So all ranks create, load, clear and use a
+ * codec at the same steps, and with the same communicators; where one did not, a step may fail with
+ * MISMATCH, on all of them, after which they choose without a history.
  */
 #ifndef SPARRING_TUNE_H
 #define SPARRING_TUNE_H
@@ -21,7 +27,7 @@ extern "C" {
 /*
  * Measure this communicator's links and CPUs with a few collectives of its own, and choose
  * algorithms by that from now on, until the ranks are others (spr_comm_shrink(), spr_comm_grow()).
- * Collective; blocks, for some tens of milliseconds on 1 Gbit/s. Nothing else may be posted
+ * Collective; blocks, for some tenths of a second. Nothing else may be posted
  * meanwhile. Measures while nothing else runs, or what else runs is measured, too. It counts as
  * collectives of the communicator. May be called again. A rank alone: OK, nothing is measured.
  * With SPARRING_MODEL=measure spr_comm_create() does it. Errors: as in dense.h.
@@ -35,8 +41,10 @@ const char *spr_comm_model(spr_comm *comm, char *text, size_t bytes);
 /* What the model says of an algorithm. */
 typedef struct spr_prediction {
     const char *algorithm; /* a name of spr_algorithm_name() */
-    double seconds;        /* NaN: there is no model, or it has no formula for this */
-    int chosen;            /* not 0: "auto" takes this one */
+    /* NaN: there is no model, or it has no formula for this. Infinite: not before the codec's
+     * union is known. */
+    double seconds;
+    int chosen; /* not 0: "auto" takes this one */
 } spr_prediction;
 
 /*

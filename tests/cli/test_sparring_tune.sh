@@ -69,9 +69,15 @@ expect_code 2
 run "$tune" --help
 expect_code 0
 expect out '--write FILE'
-SPARRING_MODEL=latency=x run "$launch" -n 2 -- "$tune"
+# What is there may be wrong, and behind a link.
+printf 'MODEL=garbage\n' >"$folder/wrong"
+ln -s wrong "$folder/link"
+SPARRING_CONF_FILE=$folder/link run "$launch" -n 2 -- "$tune" --write "$folder/link"
+expect_code 0
+[ -L "$folder/link" ] || fail "the link was replaced"
+[ "$(cat "$folder/wrong")" = "$(cat "$folder/out")" ] || fail "$(cat "$folder/wrong")"
+SPARRING_MODEL=garbage run "$launch" -n 2 -- "$perf" allreduce -b 4 -e 4 -n 1
 expect_code 2
-expect err "sparring-tune: rank 0: .*latency"
-[ "$(grep -c sparring-tune: "$folder/err")" -eq 1 ] || fail "not one line"
+expect err "sparring-perf: .*'garbage' is no constant of a model; sparring-tune prints one"
 
 exit "$failed"

@@ -4,6 +4,7 @@
  * algorithm, and whether it takes the fastest.
  */
 #include "collectives/collective.h"
+#include "compress/codec.h"
 #include "tests/sim/vectors.h"
 
 #define LATENCY_S 20e-6
@@ -167,6 +168,9 @@ static void what_is_wrong_with_a_model_is_said(void **state)
         {"latency=fast", "fast"},
         {"latency=-1", "-1"},
         {"latency=1,", "'' is no constant"},
+        {"latency=1,latency=1", "'latency' is there twice"},
+        {"latency=0.00000000000000000000000000000000000000000000000000000000000000000000000000001",
+         "is too long"},
         {"latency=1e-5,grant=0,message=0,byte=1e-9,reduce=0,encode=0,merge=0,take=0",
          "'clear' is missing"},
     };
@@ -237,6 +241,38 @@ static void a_union_that_has_grown_makes_the_next_step_dense(void **state)
     }
     assert_string_not_equal(step(&w, codecs), "dense");
     for (int r = 0; r < 4; r++)
+        spr_codec_destroy(codecs[r]);
+    world_destroy(&w);
+}
+
+/* A rank has another codec than before, and so no history of it: the others lose theirs. */
+static void a_history_that_differs_costs_one_step(void **state)
+{
+    static const struct spr_model model = {.known = true, .take = 1e-8, .reduce = 5e-10};
+    static float gradient[2][CODEC_N];
+    spr_codec *codecs[2];
+    struct world w;
+
+    (void)state;
+    make(&w, 2, 0);
+    make_codecs(&w, "topk:ratio=50%", codecs);
+    for (int r = 0; r < 2; r++)
+        w.comms[r]->model = model;
+    (void)step(&w, codecs);
+    assert_string_equal(step(&w, codecs), "dense");
+    *spr_codec_history(codecs[1]) = (struct spr_codec_history){0};
+    for (int r = 0; r < 2; r++)
+        assert_int_equal(spr_icompressed_allreduce(w.comms[r], codecs[r], gradient[r], SPR_SUM,
+                                                   NULL, &w.requests[r]),
+                         SPR_OK);
+    assert_true(world_run(&w, LIMIT_NS));
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(w.results[r], SPR_ERR_MISMATCH);
+        spr_codec_drop(codecs[r]);
+    }
+    assert_string_not_equal(step(&w, codecs), "dense");
+    assert_string_equal(step(&w, codecs), "dense");
+    for (int r = 0; r < 2; r++)
         spr_codec_destroy(codecs[r]);
     world_destroy(&w);
 }
@@ -318,6 +354,7 @@ VECTORS_MAIN(cmocka_unit_test(predictions_are_near_on_the_wire),
              cmocka_unit_test(a_model_as_text_is_the_same_model),
              cmocka_unit_test(what_is_wrong_with_a_model_is_said),
              cmocka_unit_test(a_union_that_has_grown_makes_the_next_step_dense),
+             cmocka_unit_test(a_history_that_differs_costs_one_step),
              cmocka_unit_test(an_algorithm_stays_unless_another_is_much_faster),
              cmocka_unit_test(the_level_of_determinism_holds_with_a_model),
              cmocka_unit_test(lists_longer_than_promised_are_refused))

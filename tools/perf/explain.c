@@ -88,6 +88,9 @@ void explain_group(const struct trial *trials, size_t count)
             (best == NULL || f->predicted_us < best->figures.predicted_us))
             best = trial;
     }
+    if (best != NULL && best->kind == KIND_COMPRESSED)
+        job_comment(best->job, "predictions are without the time to select, %.1f us",
+                    best->figures.phase_us[PHASE_SELECT]);
     if (best != NULL)
         job_comment(best->job, "auto takes %s", choice_for(best));
 }

@@ -6,6 +6,8 @@
 
 #include "collectives/model.h"
 
+#define EAGER_BYTES ((size_t)8 << 10)
+
 bool predict_is_needed(const struct run *run) { return run->ranks > MAX_SIMULATED; }
 
 /* The network of the options: a grant takes as long as what it is for. */
@@ -42,11 +44,14 @@ double predict_time_us(const struct run *run)
                             run->kind == KIND_SPARSE ? run->figures.union_density * n : 0);
 }
 
-/* As the rules of "auto" choose where lists may have any length. */
+/* As the rules of "auto" choose, with the default of SPARRING_EAGER, where lists may have any
+ * length. */
 static const char *algorithm_of(const struct run *run)
 {
     if (strcmp(run->algorithm, "auto") != 0)
         return run->algorithm;
+    if (run->kind == KIND_ALLREDUCE && run->options->elements * sizeof(float) <= EAGER_BYTES)
+        return "flat";
     return run->options->ranks_per_host > 1 ? "hierarchical" : "direct";
 }
 

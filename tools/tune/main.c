@@ -127,8 +127,10 @@ static bool copy(const char *from, FILE *to, const char *model)
 }
 
 /* The file has the old lines or the new ones, whatever happens. */
-static bool replace_line(const char *file, const char *model)
+static bool replace_line(const char *name, const char *model)
 {
+    char *real = realpath(name, NULL); /* behind a symbolic link */
+    const char *file = real ? real : name;
     size_t bytes = strlen(file) + 8;
     char *temporary = malloc(bytes);
     struct stat was;
@@ -136,8 +138,10 @@ static bool replace_line(const char *file, const char *model)
     FILE *out;
     int fd;
 
-    if (!temporary)
+    if (!temporary) {
+        free(real);
         return false;
+    }
     snprintf(temporary, bytes, "%s.XXXXXX", file);
     fd = mkstemp(temporary);
     out = fd >= 0 ? fdopen(fd, "w") : NULL;
@@ -154,6 +158,7 @@ static bool replace_line(const char *file, const char *model)
         errno = why;
     }
     free(temporary);
+    free(real);
     return done;
 }
 
@@ -190,7 +195,8 @@ int main(int argc, char **argv)
 
     if (code >= 0)
         return code;
-    status = spr_comm_create(NULL, &comm);
+    /* A line that is wrong, or of another version, is to be replaced. */
+    status = setenv("SPARRING_MODEL", "", 1) ? SPR_ERR_NOMEM : spr_comm_create(NULL, &comm);
     if (status == SPR_OK)
         status = spr_comm_tune(comm);
     if (status != SPR_OK) {
