@@ -38,7 +38,6 @@
 #define POSITIONS ((size_t)1 << 20)
 #define LONG_LIST (POSITIONS / 16)
 #define SHORT_LIST (POSITIONS / 1024)
-#define ENTRIES_MORE ((double)LONG_LIST - (double)SHORT_LIST)
 
 struct tuning {
     spr_comm *comm;
@@ -198,6 +197,8 @@ static spr_status measure_work(struct tuning *t)
     double dense[PHASES], many[PHASES], few[PHASES], ranks = t->comm->size;
     double unions[2];
     struct spr_model *m = &t->model;
+    const size_t more_entries = LONG_LIST - SHORT_LIST;
+    double more = (double)more_entries;
     struct spr_plan plan = {.collective = SPR_C_SPARSE_ALLREDUCE,
                             .dtype = SPR_FP32,
                             .count = POSITIONS,
@@ -215,9 +216,9 @@ static spr_status measure_work(struct tuning *t)
     if (status)
         return status;
     m->reduce = dense[REDUCE] / (double)(VECTOR_ELEMENTS * sizeof(float));
-    m->encode = fmax(many[ENCODE] - few[ENCODE], 0) / ENTRIES_MORE;
-    m->merge = fmax(many[MERGE] - few[MERGE] - m->encode * (unions[1] - unions[0]) / ranks, 0) /
-               ENTRIES_MORE;
+    m->encode = fmax(many[ENCODE] - few[ENCODE], 0) / more;
+    m->merge =
+        fmax(many[MERGE] - few[MERGE] - m->encode * (unions[1] - unions[0]) / ranks, 0) / more;
     m->take = fmax(many[DECODE] - few[DECODE], 0) / fmax(unions[1] - unions[0], 1);
     m->clear = fmax(few[DECODE] - m->take * unions[0], 0) / (double)POSITIONS;
     for (size_t i = 0; i < SPR_ARRAY_LEN(work); i++)
