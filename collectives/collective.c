@@ -95,8 +95,10 @@ static void end_step(spr_request *rq, spr_status status)
         spr_outcome_committed(rq->comm, rq->codec, rq->operation);
         remember(rq);
     } else {
-        /* Perhaps since ranks have chosen by histories that differ: then none is left. */
-        *spr_codec_history(rq->codec) = (struct spr_codec_history){0};
+        /* Ranks have chosen by histories that differ: all of them forget. After any other failure
+         * histories are alike, as long as they hold what has succeeded. */
+        if (rq->why && spr_descriptor_blames_algorithm(rq->why))
+            *spr_codec_history(rq->codec) = (struct spr_codec_history){0};
         spr_codec_abort(rq->codec);
     }
     rq->codec = NULL;

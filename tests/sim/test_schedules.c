@@ -151,6 +151,8 @@ static void schedules_that_failed_once_end_well(void **state)
         9503130284617509103u,  /* a frame that is damaged and comes twice */
         10958400017479534237u, /* ... whose length is damaged, and that is cut */
         17762003930971740626u, /* a step that is taken back: what that rounds was not expected */
+        16965447038552561846u, /* those who took part in a step that failed forgot, another did not
+                                */
     };
     struct share share = {0};
 
