@@ -26,50 +26,13 @@ struct gather {
     struct spr_stream *theirs; /* [size] */
 };
 
-static bool give(spr_request *rq)
-{
-    struct gather *g = rq->state;
-    uint64_t begin = spr_now_ns(rq->comm->clock);
-    bool moved = false;
-    char *buffer;
-
-    while (g->encoded < g->s.windows && (buffer = spr_lane_buffer(&g->mine)) != NULL) {
-        size_t bytes = spr_sparse_encode(rq, 0, &g->encoded, buffer);
-        spr_lane_send(rq, &g->mine, bytes, 0);
-        moved = true;
-    }
-    rq->comm->counters.encode_ns += spr_now_ns(rq->comm->clock) - begin;
-    return moved;
-}
-
-/* The window of one rank after the other. False: that of next_rank is not there. */
-static bool add_all(spr_request *rq)
-{
-    struct gather *g = rq->state;
-    struct spr_sparse_state *s = &g->s;
-
-    for (; s->next_rank < rq->comm->size; s->next_rank++) {
-        struct spr_stream *stream = &g->theirs[s->next_rank];
-        if (s->next_rank == rq->comm->rank) {
-            if (!spr_lane_covers(rq, &g->mine, s->merged))
-                return false;
-            s->contributed += spr_lane_add(rq, &g->mine);
-        } else {
-            if (!spr_stream_covers(rq, stream, s->next_rank, 0, s->merged))
-                return false;
-            s->contributed += spr_stream_add(rq, stream);
-        }
-    }
-    return true;
-}
-
 static void merge(spr_request *rq)
 {
     struct gather *g = rq->state;
     struct spr_sparse_state *s = &g->s;
     uint64_t begin = spr_now_ns(rq->comm->clock);
 
-    while (s->merged < s->windows && add_all(rq)) {
+    while (s->merged < s->windows && spr_lane_add_all(rq, &g->mine, g->theirs)) {
         uint32_t len = spr_blocks_window_len(&s->blocks, 0, s->merged);
         float *val = s->writer.val;
         size_t n = 0;
@@ -94,7 +57,7 @@ static bool advance(spr_request *rq)
 
     do
         merge(rq);
-    while (!rq->comm->error.status && give(rq));
+    while (!rq->comm->error.status && spr_lane_give(rq, &g->mine, &g->encoded, 0));
     for (int i = 1; i < size && !rq->comm->error.status; i++) {
         int peer = (rq->comm->rank + i) % size;
         spr_stream_ask(rq, &g->theirs[peer], peer, 0);

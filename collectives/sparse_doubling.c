@@ -59,21 +59,6 @@ static uint32_t step_of(const struct doubling *d, const struct level *level)
     return (uint32_t)(level - d->level) << STEP_SHIFT;
 }
 
-static bool encode_list(spr_request *rq)
-{
-    struct doubling *d = rq->state;
-    struct level *first = &d->level[d->first];
-    bool moved = false;
-    char *buffer;
-
-    while (d->encoded < d->s.windows && (buffer = spr_lane_buffer(&first->ours)) != NULL) {
-        size_t bytes = spr_sparse_encode(rq, 0, &d->encoded, buffer);
-        spr_lane_send(rq, &first->ours, bytes, step_of(d, first));
-        moved = true;
-    }
-    return moved;
-}
-
 /* Both parts of the next window are there: their sum goes to the accumulator. Returns the entries
  * of both. */
 static size_t add_both(spr_request *rq, struct level *level)
@@ -164,17 +149,19 @@ static bool advance(spr_request *rq)
 {
     struct doubling *d = rq->state;
     const struct spr_error *error = &rq->comm->error;
-    uint64_t begin = spr_now_ns(rq->comm->clock);
+    struct spr_counters *counters = &rq->comm->counters;
+    uint64_t begin = spr_now_ns(rq->comm->clock) - counters->encode_ns;
     bool moved;
 
     do {
-        moved = encode_list(rq);
+        moved = spr_lane_give(rq, &d->level[d->first].ours, &d->encoded,
+                              step_of(d, &d->level[d->first]));
         for (int l = d->first; l < d->last && !d->guest; l++)
             moved |= merge(rq, &d->level[l]);
         if (d->guest)
             moved |= take_sum(rq);
     } while (moved && !error->status);
-    rq->comm->counters.merge_ns += spr_now_ns(rq->comm->clock) - begin;
+    counters->merge_ns += spr_now_ns(rq->comm->clock) - counters->encode_ns - begin;
     for (int l = d->first; l <= d->last && !error->status; l++)
         if (d->level[l].takes)
             spr_stream_ask(rq, &d->level[l].theirs, d->level[l].peer, step_of(d, &d->level[l]));

@@ -97,6 +97,41 @@ size_t spr_stream_add(spr_request *rq, struct spr_stream *stream)
     return n;
 }
 
+bool spr_lane_give(spr_request *rq, struct spr_lane *lane, uint32_t *encoded, uint32_t step)
+{
+    const struct spr_sparse_state *s = rq->state;
+    uint64_t begin = spr_now_ns(rq->comm->clock);
+    bool moved = false;
+    char *buffer;
+
+    while (*encoded < s->windows && (buffer = spr_lane_buffer(lane)) != NULL) {
+        size_t bytes = spr_sparse_encode(rq, 0, encoded, buffer);
+        spr_lane_send(rq, lane, bytes, step);
+        moved = true;
+    }
+    rq->comm->counters.encode_ns += spr_now_ns(rq->comm->clock) - begin;
+    return moved;
+}
+
+bool spr_lane_add_all(spr_request *rq, struct spr_lane *lane, struct spr_stream *streams)
+{
+    struct spr_sparse_state *s = rq->state;
+
+    for (; s->next_rank < rq->comm->size; s->next_rank++) {
+        struct spr_stream *stream = &streams[s->next_rank];
+        if (s->next_rank == rq->comm->rank) {
+            if (!spr_lane_covers(rq, lane, s->merged))
+                return false;
+            s->contributed += spr_lane_add(rq, lane);
+        } else {
+            if (!spr_stream_covers(rq, stream, s->next_rank, 0, s->merged))
+                return false;
+            s->contributed += spr_stream_add(rq, stream);
+        }
+    }
+    return true;
+}
+
 /* Results -------------------------------------------------------------------------------------- */
 
 void spr_sparse_put(spr_request *rq, uint32_t w, const uint16_t *pos, const float *val, size_t n)

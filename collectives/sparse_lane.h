@@ -39,6 +39,13 @@ bool spr_lane_covers(spr_request *rq, struct spr_lane *lane, uint32_t window);
 size_t spr_lane_add(spr_request *rq, struct spr_lane *lane);
 size_t spr_stream_add(spr_request *rq, struct spr_stream *stream);
 
+/* Encode this rank's list, for the one owner of all blocks, from window *encoded on, and send what
+ * there are buffers for. False: nothing. */
+bool spr_lane_give(spr_request *rq, struct spr_lane *lane, uint32_t *encoded, uint32_t step);
+/* Add window `merged` of one rank after the other: our own from the lane, others' from their
+ * streams, by rank. Counts `contributed`. False: that of next_rank is not there. */
+bool spr_lane_add_all(spr_request *rq, struct spr_lane *lane, struct spr_stream *streams);
+
 /* n entries of window w of the only owner are final: into the dense result, and into the list. */
 void spr_sparse_put(spr_request *rq, uint32_t w, const uint16_t *pos, const float *val, size_t n);
 /* All windows of a chunk of it are. */

@@ -50,45 +50,8 @@ static bool serves(const spr_request *rq)
     return rq->comm->rank == ((const struct star *)rq->state)->server;
 }
 
-static bool give(spr_request *rq)
-{
-    struct star *g = rq->state;
-    uint64_t begin = spr_now_ns(rq->comm->clock);
-    bool moved = false;
-    char *buffer;
-
-    while (g->encoded < g->s.windows && (buffer = spr_lane_buffer(&g->mine)) != NULL) {
-        size_t bytes = spr_sparse_encode(rq, 0, &g->encoded, buffer);
-        spr_lane_send(rq, &g->mine, bytes, 0);
-        moved = true;
-    }
-    rq->comm->counters.encode_ns += spr_now_ns(rq->comm->clock) - begin;
-    return moved;
-}
-
 /* The server ------------------------------------------------------------------------------------
  */
-
-/* The window of one rank after the other. False: that of next_rank is not there. */
-static bool add_all(spr_request *rq)
-{
-    struct star *g = rq->state;
-    struct spr_sparse_state *s = &g->s;
-
-    for (; s->next_rank < rq->comm->size; s->next_rank++) {
-        struct spr_stream *stream = &g->theirs[s->next_rank];
-        if (s->next_rank == g->server) {
-            if (!spr_lane_covers(rq, &g->mine, s->merged))
-                return false;
-            s->contributed += spr_lane_add(rq, &g->mine);
-        } else {
-            if (!spr_stream_covers(rq, stream, s->next_rank, 0, s->merged))
-                return false;
-            s->contributed += spr_stream_add(rq, stream);
-        }
-    }
-    return true;
-}
 
 /* The chunk in the writer, which ends before window `end`. */
 static void send_chunk(spr_request *rq, uint32_t end)
@@ -136,7 +99,8 @@ static void serve(spr_request *rq)
     struct star *g = rq->state;
     uint64_t begin = spr_now_ns(rq->comm->clock);
 
-    while (g->s.merged < g->s.windows && spr_lane_has_two(&g->sum) && add_all(rq))
+    while (g->s.merged < g->s.windows && spr_lane_has_two(&g->sum) &&
+           spr_lane_add_all(rq, &g->mine, g->theirs))
         harvest(rq);
     if (g->s.merged == g->s.windows)
         spr_sparse_summed(rq);
@@ -168,7 +132,7 @@ static bool advance(spr_request *rq)
 
     do
         (serves(rq) ? serve : take_sum)(rq);
-    while (!error->status && give(rq));
+    while (!error->status && spr_lane_give(rq, &g->mine, &g->encoded, 0));
     for (int r = 0; r < size && !error->status; r++)
         if (r != rq->comm->rank && (serves(rq) || r == g->server))
             spr_stream_ask(rq, &g->theirs[r], r, serves(rq) ? 0 : SUM_STEP);

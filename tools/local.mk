@@ -111,21 +111,27 @@ pkglibexec_PROGRAMS += tools/sparring-guardian
 tools_sparring_guardian_LDADD =
 tools_sparring_guardian_SOURCES = tools/guardian/main.c
 
-# It prints the codecs' own list, which is hidden in the shared library.
-bin_PROGRAMS += tools/sparring-perf
-tools_sparring_perf_LDADD = $(spr_static_libs) $(JANSSON_LIBS)
-tools_sparring_perf_SOURCES = \
-	tools/codec_spec.c \
-	tools/codec_spec.h \
-	tools/collective_options.c \
-	tools/collective_options.h \
+# Of tools with a command line and JSON; and of those that run collectives.
+command_sources = \
 	tools/command_line.c \
 	tools/command_line.h \
 	tools/json.c \
 	tools/json.h \
 	tools/option_rows.c \
 	tools/option_rows.h \
-	tools/matrix_layout.h \
+	tools/matrix_layout.h
+collective_sources = \
+	tools/codec_spec.c \
+	tools/codec_spec.h \
+	tools/collective_options.c \
+	tools/collective_options.h
+
+# It prints the codecs' own list, which is hidden in the shared library.
+bin_PROGRAMS += tools/sparring-perf
+tools_sparring_perf_LDADD = $(spr_static_libs) $(JANSSON_LIBS)
+tools_sparring_perf_SOURCES = \
+	$(collective_sources) \
+	$(command_sources) \
 	tools/perf/buckets.c \
 	tools/perf/buckets.h \
 	tools/perf/compressed.c \
@@ -199,13 +205,7 @@ tools_sparring_info_SOURCES = \
 bin_PROGRAMS += tools/sparring-codec
 tools_sparring_codec_LDADD = $(spr_static_libs) $(JANSSON_LIBS)
 tools_sparring_codec_SOURCES = \
-	tools/command_line.c \
-	tools/command_line.h \
-	tools/json.c \
-	tools/json.h \
-	tools/option_rows.c \
-	tools/option_rows.h \
-	tools/matrix_layout.h \
+	$(command_sources) \
 	tools/codec/advice.c \
 	tools/codec/advice.h \
 	tools/codec/bench.c \
@@ -253,17 +253,8 @@ tools_sparring_codec_SOURCES = \
 bin_PROGRAMS += tools/sparring-sim
 tools_sparring_sim_LDADD = $(spr_static_libs) $(JANSSON_LIBS)
 tools_sparring_sim_SOURCES = \
-	tools/codec_spec.c \
-	tools/codec_spec.h \
-	tools/collective_options.c \
-	tools/collective_options.h \
-	tools/command_line.c \
-	tools/command_line.h \
-	tools/json.c \
-	tools/json.h \
-	tools/option_rows.c \
-	tools/option_rows.h \
-	tools/matrix_layout.h \
+	$(collective_sources) \
+	$(command_sources) \
 	tools/perf/data.c \
 	tools/perf/data.h \
 	tools/perf/sample.h \

@@ -16,11 +16,10 @@ struct cell {
     double density; /* 0: dense */
 };
 
-static void give_model(struct world *w)
+static void give_model(struct world *w, const struct spr_model *model)
 {
     for (int r = 0; r < w->ranks; r++)
-        w->comms[r]->model = (struct spr_model){
-            .known = true, .latency = LATENCY_S, .grant = LATENCY_S, .byte = 8 / BANDWIDTH};
+        w->comms[r]->model = *model;
 }
 
 static spr_sparse draw_list(const struct cell *cell, int rank)
@@ -79,6 +78,8 @@ struct score {
 
 static void play(const struct cell *cell, struct score *score)
 {
+    static const struct spr_model network = {
+        .known = true, .latency = LATENCY_S, .grant = LATENCY_S, .byte = 8 / BANDWIDTH};
     struct spr_sim_options options = {
         .ranks = cell->ranks, .seed = seed, .latency_s = LATENCY_S, .bandwidth = BANDWIDTH};
     const char *kind = cell->density > 0 ? "sparse_allreduce" : "allreduce";
@@ -88,7 +89,7 @@ static void play(const struct cell *cell, struct score *score)
     int n;
 
     world_create(&w, &options);
-    give_model(&w);
+    give_model(&w, &network);
     n = spr_comm_predict(w.comms[0], kind, cell->n, SPR_FP32,
                          (size_t)((double)cell->n * cell->density), 0, predictions, SPR_CANDIDATES);
     assert_in_range(n, 1, SPR_CANDIDATES);
@@ -228,8 +229,7 @@ static void a_union_that_has_grown_makes_the_next_step_dense(void **state)
     (void)state;
     make(&w, 4, 0);
     make_codecs(&w, "topk:ratio=50%", codecs);
-    for (int r = 0; r < 4; r++)
-        w.comms[r]->model = model;
+    give_model(&w, &model);
     assert_string_not_equal(step(&w, codecs), "dense");
     assert_string_equal(step(&w, codecs), "dense");
     assert_string_equal(step(&w, codecs), "dense");
@@ -256,8 +256,7 @@ static void a_history_that_differs_costs_one_step(void **state)
     (void)state;
     make(&w, 2, 0);
     make_codecs(&w, "topk:ratio=50%", codecs);
-    for (int r = 0; r < 2; r++)
-        w.comms[r]->model = model;
+    give_model(&w, &model);
     (void)step(&w, codecs);
     assert_string_equal(step(&w, codecs), "dense");
     *spr_codec_history(codecs[1]) = (struct spr_codec_history){0};
@@ -296,13 +295,11 @@ static void an_algorithm_stays_unless_another_is_much_faster(void **state)
     /* direct: 2 steps and about 2/3 of the bytes; allgather: 1 step. A little in favour of one ...
      */
     model = (struct spr_model){.known = true, .merge = 1e-8, .encode = 4.5e-8, .reduce = 1e-6};
-    for (int r = 0; r < 4; r++)
-        w.comms[r]->model = model;
+    give_model(&w, &model);
     assert_string_equal(step(&w, codecs), "allgather");
     /* ... and much. */
     model.merge = 1e-6;
-    for (int r = 0; r < 4; r++)
-        w.comms[r]->model = model;
+    give_model(&w, &model);
     assert_string_equal(step(&w, codecs), "direct");
     for (int r = 0; r < 4; r++)
         spr_codec_destroy(codecs[r]);
