@@ -36,7 +36,7 @@ static size_t encode_next(spr_request *rq, int owner)
     struct spr_sparse_state *s = rq->state;
     struct spr_chunk_writer *w = &s->writer;
     size_t bytes =
-        spr_sparse_encode(rq, (uint32_t)owner, &s->sent_windows[owner], s->to_owner_buffer[owner]);
+        s->way->encode(rq, (uint32_t)owner, &s->sent_windows[owner], s->to_owner_buffer[owner]);
 
     if (rq->plan.rest) {
         const float *val = w->val;
@@ -66,6 +66,10 @@ bool spr_sparse_contribute(spr_request *rq)
         int owner = (first + 1 + i) % owners, to = spr_sparse_collector(s, owner);
         if (to == rq->comm->rank)
             continue;
+        if (s->way->is_ready && !s->way->is_ready(rq, owner)) {
+            all = false;
+            continue;
+        }
         if (!s->to_owner[owner].busy && !contributed_all(s, owner)) {
             uint32_t step = s->collectors ? spr_sparse_step(s, owner) : 0;
             size_t bytes = encode_next(rq, owner);
@@ -120,12 +124,12 @@ bool spr_sparse_add_own(spr_request *rq)
     return true;
 }
 
-/* Add what the next source has of the window; close its chunk behind the last window. */
-static bool add_next(spr_request *rq)
+/* Add what a source has of the window; close its chunk behind the last window. */
+static bool add(spr_request *rq, int source)
 {
     struct spr_sparse_state *s = rq->state;
-    struct spr_stream *stream = &s->contributions[s->next_rank];
-    int from = spr_group_rank(&s->sources, s->next_rank);
+    struct spr_stream *stream = &s->contributions[source];
+    int from = spr_group_rank(&s->sources, source);
 
     if (from == rq->comm->rank)
         return s->add_own(rq);
@@ -147,19 +151,31 @@ static bool harvest(spr_request *rq)
     struct spr_chunk_writer *w = &s->union_writer;
     uint32_t len = spr_blocks_window_len(&s->blocks, (uint32_t)s->own, s->merged);
     float *val = w->val + w->count;
-    size_t n = s->offsets
-                   ? spr_window_harvest(s->accumulator, s->touched, len, w->pos + w->count, val)
-                   : len; /* of a dense vector, of which a window fills a chunk */
+    size_t n = len; /* of a dense vector, of which a window fills a chunk */
 
+    if (s->offsets && !spr_sparse_fits(w, s->touched, s->span, s->contributed))
+        return spr_union_close(rq);
+    if (s->offsets)
+        n = spr_window_harvest(s->accumulator, s->touched, len, w->pos + w->count, val);
     if (s->largest)
         n = spr_topk_keep(w->pos + w->count, val, n,
                           spr_div_ceil(s->contributed, (size_t)rq->comm->size), s->largest);
     s->contributed = 0;
+    s->next_rank = 0;
     if (rq->plan.op == SPR_AVG)
         for (size_t i = 0; i < n; i++)
             val[i] /= (float)rq->comm->size;
     return spr_union_window(rq, n);
 }
+
+const struct spr_sparse_way spr_sparse_chunks = {.encode = spr_sparse_encode,
+                                                 .has_room = spr_union_has_room,
+                                                 .add = add,
+                                                 .harvest = harvest,
+                                                 .take = spr_union_take_chunk};
+
+/* All steps -------------------------------------------------------------------------------------
+ */
 
 static void merge(spr_request *rq)
 {
@@ -167,19 +183,11 @@ static void merge(spr_request *rq)
     int sources = s->sources.size;
     uint64_t begin = spr_now_ns(rq->comm->clock);
 
-    while (s->merged < s->windows && spr_union_has_room(rq)) {
-        while (s->next_rank < sources && add_next(rq))
+    while (s->merged < s->windows && s->way->has_room(rq)) {
+        while (s->next_rank < sources && s->way->add(rq, s->next_rank))
             s->next_rank++;
-        if (s->next_rank < sources)
+        if (s->next_rank < sources || !s->way->harvest(rq))
             break;
-        if (s->offsets && !spr_sparse_fits(&s->union_writer, s->touched, s->span, s->contributed)) {
-            if (!spr_union_close(rq))
-                break;
-            continue; /* when there is room for another one */
-        }
-        if (!harvest(rq))
-            break;
-        s->next_rank = 0;
     }
     rq->comm->counters.merge_ns += spr_now_ns(rq->comm->clock) - begin;
     for (int i = 1; i < sources && !rq->comm->error.status; i++) {

@@ -44,7 +44,27 @@ struct spr_kept {
     char data[];
 };
 
+/* What travels to owners and back. */
+struct spr_sparse_way {
+    /* May what this rank has for an owner be encoded? NULL: at once. */
+    bool (*is_ready)(const spr_request *rq, int owner);
+    /* The next message for an owner, from a window on. Moves that and returns the bytes. */
+    size_t (*encode)(spr_request *rq, uint32_t owner, uint32_t *next_window, char *out);
+    /* As an owner. There is room for the messages that a window may fill: */
+    bool (*has_room)(const spr_request *rq);
+    /* Add window `merged` of a source. False: it is not there, or the communicator has failed. */
+    bool (*add)(spr_request *rq, int source);
+    /* All sources are added: move the sums to those that are sent, and go on with `merged` and
+     * next_rank; or send those that are in the way, to be called again. False: as above. */
+    bool (*harvest)(spr_request *rq);
+    /* The next message of an owner's sums: into the result; the stream is closed behind it. */
+    bool (*take)(spr_request *rq, int owner, struct spr_in *in);
+};
+/* Entries, in chunks. */
+extern const struct spr_sparse_way spr_sparse_chunks;
+
 struct spr_sparse_state {
+    const struct spr_sparse_way *way;
     struct spr_blocks blocks;
     uint32_t windows;         /* of ours */
     uint32_t span;            /* positions of the longest window of any owner, rounded up to 64 */
@@ -183,7 +203,11 @@ bool spr_sparse_fits(const struct spr_chunk_writer *w, const uint64_t *touched, 
  * spr_sparse_state, in rq->state; blocks of so many owners, the list checked, scratch to encode and
  * to sum. All of it is in the arena. */
 spr_status spr_sparse_prepare(spr_request *rq, size_t state_bytes, int owners);
-/* ... and what steps 1 and 2 need, once it is said who does what. False: there is no memory. */
+/* Each rank owns a part of the vector, and adds what all have in it. */
+void spr_sparse_each_owns(spr_request *rq);
+/* What steps 1 and 2 need, once it is said who does what: buffers and streams to owners and from
+ * them; and those of unions in chunks, too. False: there is no memory. */
+bool spr_sparse_make_links(spr_request *rq);
 bool spr_sparse_make(spr_request *rq);
 /* `n` streams, all but that of number `own` with memory; -1: all. False: there is none. */
 bool spr_sparse_make_streams(spr_request *rq, struct spr_stream **streams, int n, int own);
@@ -204,6 +228,8 @@ bool spr_sparse_go_on(spr_request *rq, bool contributed);
 
 /* ---- sparse_union.c ---- */
 
+/* Of the first message of an owner's union. */
+uint32_t spr_union_step(const struct spr_sparse_state *s, int owner);
 /* May a window go to the union? One that cannot be sent yet has no room. */
 bool spr_union_has_room(const spr_request *rq);
 /* n entries of window `merged` are in the union's writer: it is complete. False: the communicator
@@ -212,6 +238,8 @@ bool spr_union_window(spr_request *rq, size_t n);
 /* The windows in its writer are a chunk, which goes to everybody: there is room. False: likewise.
  */
 bool spr_union_close(spr_request *rq);
+/* Its slot of spr_sparse_chunks. */
+bool spr_union_take_chunk(spr_request *rq, int owner, struct spr_in *in);
 /* Take what has come of the unions of others. True: all is there. */
 bool spr_union_take(spr_request *rq);
 

@@ -27,21 +27,9 @@
 #include "collectives/sparse_tiles.h"
 #include "compress/kernels/kernels.h"
 
-#define SUM_STEP 0x80000000u
-
-/* What this rank has to do with another one. */
-struct peer {
-    struct spr_out out; /* our tiles in its blocks */
-    char *buffer;
-    uint32_t sent_windows, sent_messages;
-    struct spr_stream entries; /* its tiles in our blocks, ... */
-    struct spr_tiles tiles;    /* ... of the message that is open */
-    struct spr_stream sums;    /* its sums */
-};
-
 struct tiled {
     struct spr_sparse_state s;
-    struct peer *peers;           /* [size] */
+    struct spr_tiles *theirs;     /* [size] of the message that is open of contributions */
     float *accumulator;           /* span, in whole tiles */
     uint64_t *touched;            /* as many bits */
     struct spr_lane sums;         /* ours, to all */
@@ -93,41 +81,18 @@ static size_t encode(spr_request *rq, uint32_t owner, uint32_t *next_window, cha
     return spr_tiles_end(&writer, w == windows);
 }
 
-static bool contribute(spr_request *rq)
-{
-    struct tiled *t = rq->state;
-    uint64_t begin = spr_now_ns(rq->comm->clock);
-    bool all = true;
-
-    for (int i = 1; i < rq->comm->size; i++) {
-        int owner = (rq->comm->rank + i) % rq->comm->size;
-        struct peer *p = &t->peers[owner];
-        uint32_t windows = spr_blocks_windows(&t->s.blocks, (uint32_t)owner);
-        if (!p->out.busy && p->sent_windows < windows) {
-            size_t bytes = encode(rq, (uint32_t)owner, &p->sent_windows, p->buffer);
-            spr_post_send(rq, &p->out, owner, p->sent_messages++, p->buffer, bytes, false);
-        }
-        all &= p->sent_windows == windows;
-    }
-    rq->comm->counters.encode_ns += spr_now_ns(rq->comm->clock) - begin;
-    return all;
-}
-
 /* What comes in --------------------------------------------------------------------------------
  */
 
-/* Make the message of `from`, in the blocks of an owner, that begins with this window available.
- * False: it is not there, or wrong, and the communicator fails. */
-static bool open_next(spr_request *rq, struct spr_stream *stream, struct spr_tiles *tiles, int from,
-                      uint32_t owner)
+/* Open the message of `from`, in the blocks of an owner, which begins with the stream's window.
+ * False: it is wrong, and the communicator fails. */
+static bool open_message(spr_request *rq, struct spr_stream *stream, const struct spr_in *in,
+                         struct spr_tiles *tiles, int from, uint32_t owner)
 {
     const struct spr_sparse_state *s = rq->state;
-    const struct spr_in *in = spr_stream_next(stream);
-    const char *why;
+    const char *why =
+        spr_tiles_open(tiles, in->recv.data, in->recv.bytes, &s->blocks, owner, stream->window);
 
-    if (!in)
-        return false;
-    why = spr_tiles_open(tiles, in->recv.data, in->recv.bytes, &s->blocks, owner, stream->window);
     if (why) {
         spr_comm_fail(rq->comm, SPR_ERR_PROTO, from, -1, why);
         return false;
@@ -200,7 +165,7 @@ static bool keep_window(spr_request *rq, uint32_t owner, uint32_t w, struct spr_
 }
 
 /* All windows of a message of sums go into the result. */
-static bool take(spr_request *rq, uint32_t owner, struct spr_tiles *tiles)
+static bool take_windows(spr_request *rq, uint32_t owner, struct spr_tiles *tiles)
 {
     for (uint32_t i = 0; i < tiles->windows; i++) {
         const struct spr_tiles_map *map;
@@ -231,7 +196,7 @@ static void add_own(spr_request *rq)
 static bool add(spr_request *rq, int from)
 {
     struct tiled *t = rq->state;
-    struct peer *p = &t->peers[from];
+    struct spr_stream *stream = &t->s.contributions[from];
     const struct spr_tiles_map *map;
     const struct spr_tile *tile;
     struct spr_tiles_map left;
@@ -241,16 +206,19 @@ static bool add(spr_request *rq, int from)
         add_own(rq);
         return true;
     }
-    if (!p->entries.open && !open_next(rq, &p->entries, &p->tiles, from, (uint32_t)rq->comm->rank))
-        return false;
-    tile = spr_tiles_next(&p->tiles, &map);
+    if (!stream->open) {
+        const struct spr_in *in = spr_stream_next(stream);
+        if (!in || !open_message(rq, stream, in, &t->theirs[from], from, (uint32_t)rq->comm->rank))
+            return false;
+    }
+    tile = spr_tiles_next(&t->theirs[from], &map);
     for (left = *map; (number = spr_tiles_take(&left)) >= 0; tile++) {
         spr_kernels()->add_dense(t->accumulator + number * SPR_TILE, tile->value, SPR_TILE);
         for (int i = 0; i < SPR_TILE_WORDS; i++)
             t->touched[number * SPR_TILE_WORDS + i] |= tile->present[i];
     }
-    if (t->s.merged + 1 == p->entries.window)
-        spr_stream_close(&p->entries);
+    if (t->s.merged + 1 == stream->window)
+        spr_stream_close(stream);
     return true;
 }
 
@@ -294,8 +262,8 @@ static bool send_sums(spr_request *rq, uint32_t end)
     (void)spr_tiles_open(&tiles, t->open.out, bytes, &t->s.blocks, rank,
                          t->open.header.first_window); /* our own: cannot fail */
     t->open.out = NULL;
-    spr_lane_send(rq, &t->sums, bytes, SUM_STEP);
-    return take(rq, rank, &tiles);
+    spr_lane_send(rq, &t->sums, bytes, spr_union_step(&t->s, t->s.own));
+    return take_windows(rq, rank, &tiles);
 }
 
 /* The window is complete. At most two messages are sent. */
@@ -323,72 +291,31 @@ static bool harvest(spr_request *rq)
            send_sums(rq, s->merged);
 }
 
-static void merge(spr_request *rq)
+/* At most two messages are sent for a window. */
+static bool has_room(const spr_request *rq)
 {
-    struct tiled *t = rq->state;
-    struct spr_sparse_state *s = &t->s;
-    uint64_t begin = spr_now_ns(rq->comm->clock);
-
-    while (s->merged < s->windows && spr_lane_has_two(&t->sums)) {
-        while (s->next_rank < rq->comm->size && add(rq, s->next_rank))
-            s->next_rank++;
-        if (s->next_rank < rq->comm->size || !harvest(rq))
-            break;
-    }
-    rq->comm->counters.merge_ns += spr_now_ns(rq->comm->clock) - begin;
-    for (int i = 1; i < rq->comm->size && !rq->comm->error.status; i++) {
-        int peer = (rq->comm->rank + i) % rq->comm->size;
-        if (s->windows)
-            spr_stream_ask(rq, &t->peers[peer].entries, peer, 0);
-    }
+    return spr_lane_has_two(&((struct tiled *)rq->state)->sums);
 }
 
 /* Everybody's sums ------------------------------------------------------------------------------
  */
 
-static bool take_sums(spr_request *rq)
+static bool take(spr_request *rq, int owner, struct spr_in *in)
 {
-    struct tiled *t = rq->state;
-    uint64_t begin = spr_now_ns(rq->comm->clock);
+    struct spr_sparse_state *s = rq->state;
     struct spr_tiles tiles;
-    bool all = true;
 
-    for (int i = 1; i < rq->comm->size; i++) {
-        int owner = (rq->comm->rank + i) % rq->comm->size;
-        struct spr_stream *sums = &t->peers[owner].sums;
-        while (!sums->last && open_next(rq, sums, &tiles, owner, (uint32_t)owner)) {
-            if (!take(rq, (uint32_t)owner, &tiles))
-                return false;
-            spr_stream_close(sums);
-        }
-        if (rq->comm->error.status)
-            return false;
-        spr_stream_ask(rq, sums, owner, SUM_STEP);
-        all &= sums->last;
-    }
-    rq->comm->counters.decode_ns += spr_now_ns(rq->comm->clock) - begin;
-    return all;
+    if (!open_message(rq, &s->unions[owner], in, &tiles, owner, (uint32_t)owner) ||
+        !take_windows(rq, (uint32_t)owner, &tiles))
+        return false;
+    spr_stream_close(&s->unions[owner]);
+    return true;
 }
 
-static bool advance(spr_request *rq)
-{
-    struct tiled *t = rq->state;
-    const struct spr_error *error = &rq->comm->error;
-    bool contributed = contribute(rq), taken;
+static const struct spr_sparse_way in_tiles = {
+    .encode = encode, .has_room = has_room, .add = add, .harvest = harvest, .take = take};
 
-    merge(rq);
-    if (error->status)
-        return false;
-    if (t->s.merged == t->s.windows)
-        spr_sparse_summed(rq);
-    taken = take_sums(rq);
-    if (error->status || !contributed || !taken || t->s.merged < t->s.windows)
-        return false;
-    for (int r = 0; r < rq->comm->size; r++)
-        if (!spr_stream_withdraw(&t->peers[r].entries) || !spr_stream_withdraw(&t->peers[r].sums))
-            return false;
-    return spr_sparse_end(rq, spr_sparse_list);
-}
+static bool advance(spr_request *rq) { return spr_sparse_go_on(rq, spr_sparse_contribute(rq)); }
 
 static void cleanup(spr_request *rq)
 {
@@ -396,11 +323,7 @@ static void cleanup(spr_request *rq)
 
     spr_lane_free(rq, &t->sums);
     spr_sparse_buffer_put(rq, t->chunk);
-    for (int r = 0; t->peers && r < rq->comm->size; r++) {
-        spr_stream_free(rq, &t->peers[r].entries);
-        spr_stream_free(rq, &t->peers[r].sums);
-        spr_sparse_buffer_put(rq, t->peers[r].buffer);
-    }
+    spr_sparse_cleanup(rq);
 }
 
 static bool make_memory(spr_request *rq)
@@ -412,22 +335,12 @@ static bool make_memory(spr_request *rq)
     t->s.chunk_bytes = spr_max_size(t->s.chunk_bytes, window);
     t->sums.first_peer = (rq->comm->rank + 1) % rq->comm->size;
     t->sums.peers = rq->comm->size - 1;
-    t->peers = spr_arena_alloc(&rq->arena, size * sizeof *t->peers);
+    t->theirs = spr_arena_alloc(&rq->arena, size * sizeof *t->theirs);
     t->accumulator = spr_arena_alloc(&rq->arena, positions * sizeof *t->accumulator);
     t->touched = spr_arena_alloc(&rq->arena, positions / 8);
     t->chunk = spr_sparse_buffer_get(rq);
-    if (!t->peers || !t->accumulator || !t->touched || !t->chunk || !spr_lane_open(rq, &t->sums))
-        return false;
-    for (int r = 0; r < rq->comm->size; r++) {
-        struct peer *p = &t->peers[r];
-        if (r == rq->comm->rank)
-            continue;
-        p->sums.last = spr_blocks_windows(&t->s.blocks, (uint32_t)r) == 0;
-        p->buffer = spr_sparse_buffer_get(rq);
-        if (!p->buffer || !spr_stream_open(rq, &p->entries) || !spr_stream_open(rq, &p->sums))
-            return false;
-    }
-    return true;
+    return t->theirs && t->accumulator && t->touched && t->chunk && spr_lane_open(rq, &t->sums) &&
+           spr_sparse_make_links(rq);
 }
 
 static spr_status start(spr_request *rq)
@@ -437,7 +350,8 @@ static spr_status start(spr_request *rq)
 
     if (status)
         return status;
-    t->s.windows = spr_blocks_windows(&t->s.blocks, (uint32_t)rq->comm->rank);
+    t->s.way = &in_tiles;
+    spr_sparse_each_owns(rq);
     if (!make_memory(rq)) {
         cleanup(rq);
         return SPR_ERR_NOMEM;

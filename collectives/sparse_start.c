@@ -85,8 +85,7 @@ static bool make_owner(spr_request *rq)
         if (!s->slots[i].buffer || !s->slots[i].out)
             return false;
     }
-    s->windows = spr_blocks_windows(&s->blocks, (uint32_t)s->own);
-    return spr_sparse_make_streams(rq, &s->contributions, s->sources.size, s->sources.rank);
+    return true;
 }
 
 void spr_sparse_cleanup(spr_request *rq)
@@ -159,6 +158,7 @@ spr_status spr_sparse_prepare(spr_request *rq, size_t state_bytes, int owners)
     if (!s)
         return SPR_ERR_NOMEM;
     rq->state = s;
+    s->way = &spr_sparse_chunks;
     s->blocks = spr_blocks_choose(plan->count, (uint32_t)owners);
     /* Owner 0 has the most and the longest. */
     most = spr_blocks_windows(&s->blocks, 0);
@@ -173,17 +173,38 @@ spr_status spr_sparse_prepare(spr_request *rq, size_t state_bytes, int owners)
     return make_coding(rq) && make_work_space(rq) ? SPR_OK : SPR_ERR_NOMEM;
 }
 
-bool spr_sparse_make(spr_request *rq)
+void spr_sparse_each_owns(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+
+    s->own = rq->comm->rank;
+    s->sources = (struct spr_group){NULL, rq->comm->size, rq->comm->rank};
+    s->add_own = spr_sparse_add_own;
+}
+
+bool spr_sparse_make_links(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
     int owners = spr_sparse_owners(s);
 
-    if ((s->own >= 0 && !make_owner(rq)) || !make_senders(rq) ||
-        !spr_sparse_make_streams(rq, &s->unions, owners, s->own) || !spr_sparse_relay_start(rq))
+    if (s->own >= 0) {
+        s->windows = spr_blocks_windows(&s->blocks, (uint32_t)s->own);
+        if (!spr_sparse_make_streams(rq, &s->contributions, s->sources.size, s->sources.rank))
+            return false;
+    }
+    if (!make_senders(rq) || !spr_sparse_make_streams(rq, &s->unions, owners, s->own))
         return false;
     for (int o = 0; o < owners; o++)
         s->unions[o].last = spr_blocks_windows(&s->blocks, (uint32_t)o) == 0;
     return true;
+}
+
+bool spr_sparse_make(spr_request *rq)
+{
+    const struct spr_sparse_state *s = rq->state;
+
+    return (s->own < 0 || make_owner(rq)) && spr_sparse_make_links(rq) &&
+           spr_sparse_relay_start(rq);
 }
 
 spr_status spr_sparse_start(spr_request *rq)
@@ -193,9 +214,7 @@ spr_status spr_sparse_start(spr_request *rq)
 
     if (status)
         return status;
-    s->own = rq->comm->rank;
-    s->sources = (struct spr_group){NULL, rq->comm->size, rq->comm->rank};
-    s->add_own = spr_sparse_add_own;
+    spr_sparse_each_owns(rq);
     if (rq->algorithm == &spr_sparse_hierarchical &&
         spr_topology_has_levels(&rq->comm->topology, rq->comm->size))
         s->topology = &rq->comm->topology;

@@ -76,25 +76,18 @@ static size_t copy_values(spr_request *rq, uint32_t owner, uint32_t *next_window
     return bytes;
 }
 
-static bool contribute(spr_request *rq)
+/* Has the owner told which positions it has? */
+static bool is_ready(const spr_request *rq, int owner)
 {
-    struct spr_supports_state *u = rq->state;
-    uint64_t begin = spr_now_ns(rq->comm->clock);
-    bool all = true;
+    return ((const struct spr_supports_state *)rq->state)->peers[owner].known;
+}
 
-    for (int i = 1; i < rq->comm->size; i++) {
-        int owner = (rq->comm->rank + i) % rq->comm->size;
-        struct spr_supports_peer *p = &u->peers[owner];
-        uint32_t windows = spr_blocks_windows(&u->s.blocks, (uint32_t)owner);
-        if (p->known && !p->out.busy && p->sent_windows < windows) {
-            size_t bytes = (p->same_there ? copy_values : spr_sparse_encode)(
-                rq, (uint32_t)owner, &p->sent_windows, p->buffer);
-            spr_post_send(rq, &p->out, owner, p->sent_chunks++, p->buffer, bytes, false);
-        }
-        all &= p->known && p->sent_windows == windows;
-    }
-    rq->comm->counters.encode_ns += spr_now_ns(rq->comm->clock) - begin;
-    return all;
+static size_t encode(spr_request *rq, uint32_t owner, uint32_t *next_window, char *out)
+{
+    const struct spr_supports_state *u = rq->state;
+
+    return (u->peers[owner].same_there ? copy_values : spr_sparse_encode)(rq, owner, next_window,
+                                                                          out);
 }
 
 /* Owner: merge ----------------------------------------------------------------------------------
@@ -122,7 +115,7 @@ static bool has_values(spr_request *rq, int from)
 {
     struct spr_supports_state *u = rq->state;
     struct spr_supports_peer *p = &u->peers[from];
-    struct spr_stream *c = &p->contribution;
+    struct spr_stream *c = &u->s.contributions[from];
     const struct spr_in *in;
     size_t entries;
 
@@ -143,9 +136,10 @@ static bool has_values(spr_request *rq, int from)
     return true;
 }
 
-static void add_values(struct spr_supports_state *u, struct spr_supports_peer *p)
+static void add_values(struct spr_supports_state *u, int from)
 {
-    struct spr_stream *c = &p->contribution;
+    struct spr_supports_peer *p = &u->peers[from];
+    struct spr_stream *c = &u->s.contributions[from];
     const float *values = spr_stream_next(c)->recv.data;
 
     spr_kernels()->add_at(u->s.accumulator, u->s.touched, u->own_pos, values + p->used,
@@ -157,10 +151,11 @@ static void add_values(struct spr_supports_state *u, struct spr_supports_peer *p
 }
 
 /* Where they are stays known: bits of its own, which are then added to those of all. */
-static void add_chunk(struct spr_supports_state *u, struct spr_supports_peer *p, int from)
+static void add_chunk(struct spr_supports_state *u, int from)
 {
     struct spr_sparse_state *s = &u->s;
-    struct spr_chunk *c = &p->contribution.chunk;
+    struct spr_stream *stream = &s->contributions[from];
+    struct spr_chunk *c = &stream->chunk;
     uint64_t *bits = spr_supports_support(u, from, s->merged);
 
     memset(bits, 0, s->span / 8);
@@ -168,7 +163,7 @@ static void add_chunk(struct spr_supports_state *u, struct spr_supports_peer *p,
     for (uint32_t i = 0; i < s->span / 64; i++)
         s->touched[i] |= bits[i];
     if (s->merged + 1 == c->first_window + c->windows)
-        spr_stream_close(&p->contribution);
+        spr_stream_close(stream);
 }
 
 /* The entries of one rank. False: they are not there. */
@@ -177,6 +172,7 @@ static bool add(spr_request *rq, int from)
     struct spr_supports_state *u = rq->state;
     struct spr_supports_peer *p = &u->peers[from];
 
+    gather_own(rq);
     if (from == rq->comm->rank) {
         spr_kernels()->add_at(u->s.accumulator, u->s.touched, u->own_pos, u->own_val,
                               u->own_entries);
@@ -188,12 +184,13 @@ static bool add(spr_request *rq, int from)
     if (p->same_here) {
         if (!has_values(rq, from))
             return false;
-        add_values(u, p);
+        add_values(u, from);
         return true;
     }
-    if (!spr_stream_covers(rq, &p->contribution, from, (uint32_t)rq->comm->rank, u->s.merged))
+    if (!spr_stream_covers(rq, &u->s.contributions[from], from, (uint32_t)rq->comm->rank,
+                           u->s.merged))
         return false;
-    add_chunk(u, p, from);
+    add_chunk(u, from);
     return true;
 }
 
@@ -234,75 +231,17 @@ static bool harvest(spr_request *rq)
     return true;
 }
 
-static void merge(spr_request *rq)
-{
-    struct spr_supports_state *u = rq->state;
-    struct spr_sparse_state *s = &u->s;
-    uint64_t begin = spr_now_ns(rq->comm->clock);
-
-    while (s->merged < s->windows && spr_supports_can_send(rq)) {
-        gather_own(rq);
-        while (s->next_rank < rq->comm->size && add(rq, s->next_rank))
-            s->next_rank++;
-        if (s->next_rank < rq->comm->size || !harvest(rq))
-            break;
-    }
-    rq->comm->counters.merge_ns += spr_now_ns(rq->comm->clock) - begin;
-    for (int i = 1; i < rq->comm->size && !rq->comm->error.status; i++) {
-        int peer = (rq->comm->rank + i) % rq->comm->size;
-        if (s->windows)
-            spr_stream_ask(rq, &u->peers[peer].contribution, peer, 0);
-    }
-}
-
-/* Everybody's sums ------------------------------------------------------------------------------
- */
-
-static bool take_sums(spr_request *rq)
-{
-    struct spr_supports_state *u = rq->state;
-    uint64_t begin = spr_now_ns(rq->comm->clock);
-    bool all = true;
-
-    for (int i = 1; i < rq->comm->size; i++) {
-        int owner = (rq->comm->rank + i) % rq->comm->size;
-        struct spr_stream *sums = &u->peers[owner].sums;
-        const struct spr_in *in;
-        while (!sums->last && (in = spr_stream_next(sums)) != NULL) {
-            if (!spr_supports_take(rq, owner, in))
-                return false;
-            spr_stream_close(sums);
-        }
-        spr_stream_ask(rq, sums, owner, SPR_UNION_STEP);
-        all &= sums->last;
-    }
-    rq->comm->counters.decode_ns += spr_now_ns(rq->comm->clock) - begin;
-    return all;
-}
+const struct spr_sparse_way spr_supports_way = {.is_ready = is_ready,
+                                                .encode = encode,
+                                                .has_room = spr_supports_can_send,
+                                                .add = add,
+                                                .harvest = harvest,
+                                                .take = spr_supports_take};
 
 static bool advance(spr_request *rq)
 {
-    struct spr_supports_state *u = rq->state;
-    const struct spr_error *error = &rq->comm->error;
-    bool contributed, taken;
-
     spr_supports_hear(rq);
-    if (error->status)
-        return false;
-    contributed = contribute(rq);
-    merge(rq);
-    if (error->status)
-        return false;
-    if (u->s.merged == u->s.windows)
-        spr_sparse_summed(rq);
-    taken = take_sums(rq);
-    if (error->status || !contributed || !taken || u->s.merged < u->s.windows)
-        return false;
-    for (int r = 0; r < rq->comm->size; r++)
-        if (!spr_stream_withdraw(&u->peers[r].contribution) ||
-            !spr_stream_withdraw(&u->peers[r].sums))
-            return false;
-    return spr_sparse_end(rq, spr_sparse_list);
+    return !rq->comm->error.status && spr_sparse_go_on(rq, spr_sparse_contribute(rq));
 }
 
 const struct spr_algorithm spr_sparse_union = {

@@ -11,7 +11,6 @@
 
 /* Windows in a message of sums, at most: an owner remembers the positions of every rank in them. */
 #define SPR_UNION_WINDOWS 16
-#define SPR_UNION_STEP 0x80000000u /* of the first message of sums */
 
 /* A word that tells supports apart: which positions a rank has in the blocks of an owner. */
 struct spr_supports {
@@ -25,18 +24,14 @@ struct spr_supports_peer {
     struct spr_supports mine, theirs;
     struct spr_out told;
     struct spr_in heard;
-    bool known;         /* theirs is there, and so are: */
-    bool same_there;    /* we have the positions in its blocks that it has itself */
-    bool same_here;     /* ... and it has those in ours */
-    struct spr_out out; /* our entries in its blocks */
-    char *buffer;
-    uint32_t sent_windows, sent_chunks;
-    struct spr_stream contribution; /* its entries in our blocks */
-    size_t used;                    /* ... of values alone: of the message that is open */
-    uint64_t *support;              /* ... where they are, by window, modulo SPR_UNION_WINDOWS */
+    bool known;      /* theirs is there, and so are: */
+    bool same_there; /* we have the positions in its blocks that it has itself */
+    bool same_here;  /* ... and it has those in ours */
+    size_t used;     /* values of its message that is open, where they come alone */
+    uint64_t
+        *support; /* where its entries in our blocks are, by window, modulo SPR_UNION_WINDOWS */
     struct spr_out union_out[SPR_SPARSE_AHEAD]; /* our sums */
     char *union_buffer[SPR_SPARSE_AHEAD];
-    struct spr_stream sums; /* its sums */
 };
 
 struct spr_supports_state {
@@ -71,8 +66,8 @@ bool spr_supports_can_send(const spr_request *rq);
 /* Send the sums in s.union_writer, and take them into our own result. False: the communicator
  * fails. */
 bool spr_supports_send(spr_request *rq, bool last);
-/* A message of an owner's sums: check it and take it into the result. False: the communicator
- * fails. */
-bool spr_supports_take(spr_request *rq, int owner, const struct spr_in *in);
+/* A slot of struct spr_sparse_way. */
+bool spr_supports_take(spr_request *rq, int owner, struct spr_in *in);
+extern const struct spr_sparse_way spr_supports_way;
 
 #endif

@@ -76,11 +76,7 @@ static bool open_peer(spr_request *rq, int r)
     for (int i = 0; i < SPR_SPARSE_AHEAD; i++)
         if (!(p->union_buffer[i] = spr_sparse_buffer_get(rq)))
             return false;
-    if (!p->support || r == rq->comm->rank)
-        return p->support != NULL;
-    p->buffer = spr_sparse_buffer_get(rq);
-    p->sums.last = spr_blocks_windows(&u->s.blocks, (uint32_t)r) == 0;
-    return p->buffer && spr_stream_open(rq, &p->contribution) && spr_stream_open(rq, &p->sums);
+    return p->support != NULL;
 }
 
 static bool make_writers(spr_request *rq)
@@ -114,12 +110,10 @@ void spr_supports_cleanup(spr_request *rq)
         struct spr_supports_peer *p = &u->peers[r];
         if (p->heard.state == SPR_IN_ARRIVED)
             spr_in_release(&p->heard);
-        spr_stream_free(rq, &p->contribution);
-        spr_stream_free(rq, &p->sums);
-        spr_sparse_buffer_put(rq, p->buffer);
         for (int i = 0; i < SPR_SPARSE_AHEAD; i++)
             spr_sparse_buffer_put(rq, p->union_buffer[i]);
     }
+    spr_sparse_cleanup(rq);
 }
 
 spr_status spr_supports_start(spr_request *rq)
@@ -132,12 +126,13 @@ spr_status spr_supports_start(spr_request *rq)
 
     if (status)
         return status;
-    u->s.windows = spr_blocks_windows(&u->s.blocks, (uint32_t)rq->comm->rank);
+    u->s.way = &spr_supports_way;
+    spr_sparse_each_owns(rq);
     u->memory = (uint32_t)spr_min_size(u->s.most_windows, SPR_UNION_WINDOWS);
     u->own_window = UINT32_MAX;
     u->peers = spr_arena_alloc(&rq->arena, size * sizeof *u->peers);
     words = spr_arena_alloc(&rq->arena, size * sizeof *words);
-    good = u->peers && words && make_writers(rq);
+    good = u->peers && words && make_writers(rq) && spr_sparse_make_links(rq);
     for (int r = 0; good && r < rq->comm->size; r++)
         good = open_peer(rq, r);
     if (!good) {

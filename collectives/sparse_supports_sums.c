@@ -100,8 +100,8 @@ bool spr_supports_send(spr_request *rq, bool last)
         size_t bytes = who == rank && same ? same : encode_sums(rq, who, last, out);
         if (who == rank)
             same = bytes;
-        spr_post_send(rq, &p->union_out[slot], to, SPR_UNION_STEP + u->s.union_chunks, out, bytes,
-                      false);
+        spr_post_send(rq, &p->union_out[slot], to, spr_union_step(&u->s, rank) + u->s.union_chunks,
+                      out, bytes, false);
     }
     u->s.union_chunks++;
     return take_whole(rq, &u->s.union_writer, last ? SPR_CHUNK_LAST : 0);
@@ -234,10 +234,10 @@ static size_t chunk_part(const struct spr_recv *recv)
     return spr_min_size(bytes, sizeof h + h.payload_bytes);
 }
 
-bool spr_supports_take(spr_request *rq, int owner, const struct spr_in *in)
+bool spr_supports_take(spr_request *rq, int owner, struct spr_in *in)
 {
     struct spr_supports_state *u = rq->state;
-    struct spr_stream *sums = &u->peers[owner].sums;
+    struct spr_stream *sums = &u->s.unions[owner];
     const struct spr_recv *recv = &in->recv;
     size_t front = chunk_part(recv), own;
     struct spr_chunk c;
@@ -257,5 +257,6 @@ bool spr_supports_take(spr_request *rq, int owner, const struct spr_in *in)
     sums->last = c.flags & SPR_CHUNK_LAST;
     sums->window += c.windows;
     u->s.union_entries += c.count + own;
+    spr_stream_close(sums);
     return true;
 }

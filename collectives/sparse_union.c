@@ -47,8 +47,7 @@ static const struct spr_coding *union_coding(const spr_request *rq)
     return rq->plan.round_sums ? spr_sparse_coding(rq) : NULL;
 }
 
-/* Of the first chunk of an owner's union. */
-static uint32_t union_step(const struct spr_sparse_state *s, int owner)
+uint32_t spr_union_step(const struct spr_sparse_state *s, int owner)
 {
     return UNION_STEP | spr_sparse_step(s, owner);
 }
@@ -70,7 +69,7 @@ static bool send_union(spr_request *rq, bool last)
     for (int i = 1; i < size; i++) {
         int peer = (rank + i) % size;
         if (spr_sparse_source(rq, s->own, peer) == rank)
-            spr_post_send(rq, &slot->out[peer], peer, union_step(s, s->own) + s->union_chunks,
+            spr_post_send(rq, &slot->out[peer], peer, spr_union_step(s, s->own) + s->union_chunks,
                           slot->buffer, bytes, false);
     }
     s->union_chunks++;
@@ -112,9 +111,8 @@ bool spr_union_window(spr_request *rq, size_t n)
 /* Everybody's unions -----------------------------------------------------------------------------
  */
 
-/* What the next message of an owner's union says, for us and, once it is checked, for those that we
- * pass it on to. */
-static bool take_union(spr_request *rq, int owner, struct spr_in *in)
+/* For us and, once it is checked, for those that we pass it on to. */
+bool spr_union_take_chunk(spr_request *rq, int owner, struct spr_in *in)
 {
     struct spr_sparse_state *s = rq->state;
     struct spr_stream *u = &s->unions[owner];
@@ -125,7 +123,7 @@ static bool take_union(spr_request *rq, int owner, struct spr_in *in)
     if (spr_sparse_check(rq, &c, in->recv.data, in->recv.bytes, from, (uint32_t)owner, u->window,
                          union_coding(rq)) != SPR_OK)
         return false;
-    held = spr_sparse_pass_on(rq, owner, u->taken, in, union_step(s, owner) + u->taken);
+    held = spr_sparse_pass_on(rq, owner, u->taken, in, spr_union_step(s, owner) + u->taken);
     u->last = c.flags & SPR_CHUNK_LAST;
     u->window += c.windows;
     s->union_entries += c.count;
@@ -161,11 +159,12 @@ bool spr_union_take(spr_request *rq)
         if (owner == s->own)
             continue;
         while (!u->last && (in = spr_stream_next(u)) != NULL)
-            if (!take_union(rq, owner, in))
+            if (!s->way->take(rq, owner, in))
                 return false;
         if (s->relays && s->relays[owner])
             release_passed_on(rq, owner);
-        spr_stream_ask(rq, u, spr_sparse_source(rq, owner, rq->comm->rank), union_step(s, owner));
+        spr_stream_ask(rq, u, spr_sparse_source(rq, owner, rq->comm->rank),
+                       spr_union_step(s, owner));
         all &= u->last;
     }
     rq->comm->counters.decode_ns += spr_now_ns(rq->comm->clock) - begin;

@@ -110,7 +110,7 @@ static void answer_sums(struct union_scene *u, const struct sums *m)
     const struct spr_sparse_state *s = u->scene.world.requests[0]->state;
     size_t bytes = write_sums(m, spr_blocks_windows(&s->blocks, 1), message);
 
-    answer(&u->scene, &u->grant, UNION_STEP, message, bytes);
+    answer(&u->scene, &u->grant, step_from(&u->scene, UNION_STEP), message, bytes);
 }
 
 /* Without a grant what rank 0 has to say never leaves, but what it has heard is its result. */
@@ -170,7 +170,8 @@ static void entries_that_are_no_chunk_are_refused(void **state)
         struct union_scene u;
         begin_union(&u, ELEMENTS, false);
         tell(&u, false);
-        answer(&u.scene, &u.grant, sums ? UNION_STEP : 0, &chunk, sizeof chunk);
+        answer(&u.scene, &u.grant, sums ? step_from(&u.scene, UNION_STEP) : 0, &chunk,
+               sizeof chunk);
         expect_text(&u, "no windows");
     }
 }
@@ -210,7 +211,7 @@ static void sums_that_do_not_fit_our_list_are_refused(void **state)
                                              .flags = SPR_CHUNK_LAST,
                                              .windows = 8,
                                              .payload_bytes = UINT32_MAX};
-                answer(&u.scene, &u.grant, UNION_STEP, &h, sizeof h);
+                answer(&u.scene, &u.grant, step_from(&u.scene, UNION_STEP), &h, sizeof h);
             }
             expect_text(&u, lies[i].text);
         }
@@ -236,7 +237,7 @@ static void noise_is_refused(void **state)
         for (size_t i = 0; i < SPR_ARRAY_LEN(m.payload); i++)
             m.payload[i] = (uint32_t)(spr_rng_next(&rng) >> spr_rng_below(&rng, 64));
         tell(&u, trial & 2);
-        answer(&u.scene, &u.grant, trial & 4 ? UNION_STEP : 0, &m, bytes);
+        answer(&u.scene, &u.grant, trial & 4 ? step_from(&u.scene, UNION_STEP) : 0, &m, bytes);
         world_settle(&u.scene.world, 2);
         /* What happens to be right leaves rank 0 waiting for the next. */
         expect_blame(&u.scene, victim(&u.scene)->error.status ? SPR_ERR_PROTO : SPR_ERR_DEADLINE,
