@@ -58,7 +58,7 @@ static size_t auto_encode(const struct spr_index_options *options, const uint32_
     enum spr_index_id id =
         spr_index_choose(bytes, count, universe, options->rate, 1 + auto_bound(universe, count));
     out[-1] = (uint8_t)id;
-    return spr_index_coder_at(id)->encode(options, index, count, universe, out);
+    return spr_index_encode_positions(spr_index_coder_at(id), options, index, count, universe, out);
 }
 
 /* No bytes say that they are of this coder. */

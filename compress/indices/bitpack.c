@@ -44,14 +44,6 @@ static uint8_t *encode_block(const uint32_t *x, size_t n, uint32_t first, uint8_
     return out + 32 * (size_t)width;
 }
 
-static size_t bitpack_encode(const struct spr_index_options *options, const uint32_t *index,
-                             size_t count, uint64_t universe, uint8_t *out)
-{
-    (void)options;
-    (void)universe;
-    return spr_index_encode_blocks(index, count, out, encode_block);
-}
-
 /* Positions of gaps whose sum may not fit 32 bits. Returns the gaps or'ed, and one above the last
  * position in *next. */
 static uint32_t sums_wide(const uint32_t *gap, size_t n, uint64_t *next, uint32_t *x)
@@ -112,7 +104,7 @@ const struct spr_index_coder spr_index_bitpack = {
     .options = spr_index_zstd_option,
     .option_count = SPR_ARRAY_LEN(spr_index_zstd_option),
     .bound = bitpack_bound,
-    .encode = bitpack_encode,
+    .encode_block = encode_block,
     .fixed_bytes = spr_index_no_fixed_bytes,
     .block_bytes = bitpack_block_bytes,
     .open = spr_index_no_header,

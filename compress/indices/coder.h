@@ -24,7 +24,8 @@ struct spr_index_block {
     uint32_t spread; /* their sum */
 };
 
-/* All slots are filled. Bytes are those behind the first one, and there is at least one position.
+/* All slots are filled but for one. Bytes are those behind the first one, and there is at least one
+ * position.
  */
 struct spr_index_coder {
     enum spr_index_id id; /* the first byte */
@@ -33,9 +34,12 @@ struct spr_index_coder {
     const struct spr_opt *options;
     size_t option_count;
     size_t (*bound)(uint64_t universe, size_t count);
-    /* out[-1] is the first byte, set to `id`. */
+    /* One of these two. out[-1] is the first byte, set to `id`. */
     size_t (*encode)(const struct spr_index_options *options, const uint32_t *index, size_t count,
                      uint64_t universe, uint8_t *out);
+    /* n of SPR_INDEX_BLOCK positions, or the last ones; `first` as for the kernels. Returns the end
+     * of what it wrote. */
+    uint8_t *(*encode_block)(const uint32_t *x, size_t n, uint32_t first, uint8_t *out);
     /* The bytes are the sum of those that depend on two numbers only, and those of each block. */
     uint64_t (*fixed_bytes)(uint64_t universe, size_t count);
     size_t (*block_bytes)(const struct spr_index_block *block);
@@ -58,6 +62,11 @@ extern const struct spr_index_coder spr_index_u32, spr_index_u16, spr_index_bitm
         .max = 19,                                                                                 \
     }
 extern const struct spr_opt spr_index_zstd_option[1];
+
+/* The positions, at least one, behind the first byte. Returns their bytes. */
+size_t spr_index_encode_positions(const struct spr_index_coder *coder,
+                                  const struct spr_index_options *options, const uint32_t *index,
+                                  size_t count, uint64_t universe, uint8_t *out);
 
 /* Null objects. */
 uint64_t spr_index_no_fixed_bytes(uint64_t universe, size_t count);
@@ -101,21 +110,6 @@ spr_index_decode_blocks(struct spr_index_cursor *c, uint32_t *index, size_t room
         left -= n;
     }
     return done;
-}
-
-/* The encode slot of coders that know blocks: `block` returns the end of what it wrote. */
-static inline size_t spr_index_encode_blocks(const uint32_t *index, size_t count, uint8_t *out,
-                                             uint8_t *(*block)(const uint32_t *x, size_t n,
-                                                               uint32_t first, uint8_t *out))
-{
-    uint8_t *at = out;
-
-    for (size_t i = 0; i < count; i += SPR_INDEX_BLOCK) {
-        uint32_t first = i > 0 ? index[i - 1] + 1 : 0;
-
-        at = block(index + i, spr_min_size(SPR_INDEX_BLOCK, count - i), first, at);
-    }
-    return (size_t)(at - out);
 }
 
 /* ceil(log2(x)), x > 0 */

@@ -52,14 +52,6 @@ static uint8_t *encode_block(const uint32_t *x, size_t n, uint32_t first, uint8_
     return out + bytes;
 }
 
-static size_t eliasfano_encode(const struct spr_index_options *options, const uint32_t *index,
-                               size_t count, uint64_t universe, uint8_t *out)
-{
-    (void)options;
-    (void)universe;
-    return spr_index_encode_blocks(index, count, out, encode_block);
-}
-
 static bool decode_block(struct spr_index_cursor *c, uint32_t *x, size_t n)
 {
     const struct spr_indices_kernels *kernels = spr_indices_kernels();
@@ -108,7 +100,7 @@ const struct spr_index_coder spr_index_eliasfano = {
     .options = spr_index_zstd_option,
     .option_count = SPR_ARRAY_LEN(spr_index_zstd_option),
     .bound = spr_index_unary_bound,
-    .encode = eliasfano_encode,
+    .encode_block = encode_block,
     .fixed_bytes = spr_index_no_fixed_bytes,
     .block_bytes = eliasfano_block_bytes,
     .open = spr_index_no_header,

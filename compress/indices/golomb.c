@@ -72,14 +72,6 @@ static uint8_t *encode_block(const uint32_t *x, size_t n, uint32_t first, uint8_
     return w.at + (w.have > 0);
 }
 
-static size_t golomb_encode(const struct spr_index_options *options, const uint32_t *index,
-                            size_t count, uint64_t universe, uint8_t *out)
-{
-    (void)options;
-    (void)universe;
-    return spr_index_encode_blocks(index, count, out, encode_block);
-}
-
 /* `have` bits are good; those above are 0, or already what the bytes at `at` say. */
 struct reader {
     const uint8_t *at, *end;
@@ -188,7 +180,7 @@ const struct spr_index_coder spr_index_golomb = {
     .options = spr_index_zstd_option,
     .option_count = SPR_ARRAY_LEN(spr_index_zstd_option),
     .bound = spr_index_unary_bound,
-    .encode = golomb_encode,
+    .encode_block = encode_block,
     .fixed_bytes = spr_index_no_fixed_bytes,
     .block_bytes = golomb_block_bytes,
     .open = spr_index_no_header,

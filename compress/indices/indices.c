@@ -65,6 +65,22 @@ size_t spr_index_bound(const struct spr_index_coder *coder, uint64_t universe, s
     return 1 + (count > 0 ? coder->bound(universe, count) : 0);
 }
 
+size_t spr_index_encode_positions(const struct spr_index_coder *coder,
+                                  const struct spr_index_options *options, const uint32_t *index,
+                                  size_t count, uint64_t universe, uint8_t *out)
+{
+    uint8_t *at = out;
+
+    if (coder->encode)
+        return coder->encode(options, index, count, universe, out);
+    for (size_t i = 0; i < count; i += SPR_INDEX_BLOCK) {
+        uint32_t first = i > 0 ? index[i - 1] + 1 : 0;
+
+        at = coder->encode_block(index + i, spr_min_size(SPR_INDEX_BLOCK, count - i), first, at);
+    }
+    return (size_t)(at - out);
+}
+
 size_t spr_index_encode(const struct spr_index_coder *coder,
                         const struct spr_index_options *options, const uint32_t *index,
                         size_t count, uint64_t universe, void *out)
@@ -74,7 +90,49 @@ size_t spr_index_encode(const struct spr_index_coder *coder,
     assert(universe <= UINT64_C(1) << 32 && count <= universe);
     assert(count == 0 || index[count - 1] < universe);
     *bytes = (uint8_t)coder->id;
-    return 1 + (count > 0 ? coder->encode(options, index, count, universe, bytes + 1) : 0);
+    return 1 + (count > 0
+                    ? spr_index_encode_positions(coder, options, index, count, universe, bytes + 1)
+                    : 0);
+}
+
+bool spr_index_has_blocks(const struct spr_index_coder *coder) { return coder->encode_block; }
+
+void spr_index_begin(struct spr_index_writer *w, const struct spr_index_coder *coder, void *out)
+{
+    w->coder = coder;
+    w->first = 0;
+    w->have = 0;
+    w->at = out;
+    *w->at++ = (uint8_t)coder->id;
+}
+
+static void flush(struct spr_index_writer *w)
+{
+    w->at = w->coder->encode_block(w->block, w->have, w->first, w->at);
+    w->first = w->block[w->have - 1] + 1;
+    w->have = 0;
+}
+
+void spr_index_put(struct spr_index_writer *w, const uint16_t *position, size_t n, uint32_t base)
+{
+    while (n > 0) {
+        size_t fits = spr_min_size(n, SPR_INDEX_BLOCK - w->have);
+
+        for (size_t i = 0; i < fits; i++)
+            w->block[w->have + i] = base + position[i];
+        w->have += fits;
+        position += fits;
+        n -= fits;
+        if (w->have == SPR_INDEX_BLOCK)
+            flush(w);
+    }
+}
+
+uint8_t *spr_index_end(struct spr_index_writer *w)
+{
+    if (w->have > 0)
+        flush(w);
+    return w->at;
 }
 
 void spr_index_sizes(const uint32_t *index, size_t count, uint64_t universe,

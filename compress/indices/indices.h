@@ -66,6 +66,23 @@ size_t spr_index_bound(const struct spr_index_coder *coder, uint64_t universe, s
 size_t spr_index_encode(const struct spr_index_coder *coder,
                         const struct spr_index_options *options, const uint32_t *index,
                         size_t count, uint64_t universe, void *out);
+
+/* The same for lists that come in parts, by coders of blocks: bitpack, eliasfano and golomb. `out`
+ * has room for spr_index_bound() of all. */
+struct spr_index_writer {
+    const struct spr_index_coder *coder;
+    uint8_t *at;
+    uint32_t first; /* one above the last position that is written */
+    size_t have;    /* positions that are not */
+    uint32_t block[SPR_INDEX_BLOCK];
+};
+bool spr_index_has_blocks(const struct spr_index_coder *coder);
+void spr_index_begin(struct spr_index_writer *w, const struct spr_index_coder *coder, void *out);
+/* The next n positions: those of a window that begins at `base`. */
+void spr_index_put(struct spr_index_writer *w, const uint16_t *position, size_t n, uint32_t base);
+/* Returns the end of the encoding. */
+uint8_t *spr_index_end(struct spr_index_writer *w);
+
 /* Bytes that each coder would return, exactly, by id. One pass over the list. */
 void spr_index_sizes(const uint32_t *index, size_t count, uint64_t universe,
                      uint64_t bytes[SPR_INDEX_IDS]);

@@ -63,6 +63,25 @@ static void windows_come_back(const uint8_t *bytes, size_t size, const uint32_t 
     assert_int_equal(c.left, 0);
 }
 
+/* In parts, by windows, as long as the whole. */
+static void parts_are_the_whole(const struct spr_index_coder *coder, const uint32_t *x, size_t n,
+                                uint64_t universe, const uint8_t *bytes, size_t size)
+{
+    uint8_t *out = malloc(spr_index_bound(coder, universe, n));
+    uint16_t pos[1000];
+    struct spr_index_writer w;
+
+    spr_index_begin(&w, coder, out);
+    for (size_t i = 0, m; i < n; i += m) {
+        for (m = 0; m < SPR_ARRAY_LEN(pos) && i + m < n && x[i + m] >> 16 == x[i] >> 16; m++)
+            pos[m] = (uint16_t)x[i + m];
+        spr_index_put(&w, pos, m, x[i] & 0xffff0000u);
+    }
+    assert_int_equal(spr_index_end(&w) - out, size);
+    assert_memory_equal(out, bytes, size);
+    free(out);
+}
+
 static void comes_back(const struct spr_index_coder *coder, const uint32_t *x, size_t n,
                        uint64_t universe)
 {
@@ -100,6 +119,8 @@ static void comes_back(const struct spr_index_coder *coder, const uint32_t *x, s
     spr_cpu_override(UINT32_MAX);
     reader_list(copy + 1, n, universe, again);
     assert_memory_equal(again, x, 4 * n);
+    if (spr_index_has_blocks(coder))
+        parts_are_the_whole(coder, x, n, universe, copy + 1, size[0]);
     if (universe <= 1 << 22) {
         windows_come_back(copy + 1, size[0], x, n, universe, 65536);
         windows_come_back(copy + 1, size[0], x, n, universe, 1000);
