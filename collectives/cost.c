@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "collectives/collective.h"
+#include "collectives/indices.h"
 #include "collectives/model.h"
 #include "collectives/sparse.h"
 #include "transport/frame.h"
@@ -139,12 +140,15 @@ double spr_cost_hierarchical(const struct spr_estimate *e)
 
 /* Sparse --------------------------------------------------------------------------------------- */
 
-/* The cheapest of the formats U16, BITMAP and DENSE. */
-static double list_bytes(double m, double l, double value)
+/* The cheapest of the formats U16, PACKED, BITMAP and DENSE. */
+static double list_bytes(const struct spr_estimate *e, double m, double l, double value)
 {
     double windows = ceil(l / 65536), headers = 4 * windows;
+    double positions = 2 * m;
 
-    return headers + fmin(fmin(m * (value + 2), m * value + l / 8), m < l ? INFINITY : l * value);
+    if (e->indices != SPR_INDICES_PLAIN && 5 * m < l)
+        positions = fmin(positions, m * spr_indices_bytes(e->indices, l / m));
+    return headers + fmin(m * value + fmin(positions, l / 8), m < l ? INFINITY : l * value);
 }
 
 /* Entries in the union of so many ranks' lists: it grows with the same power all the way. */
@@ -171,7 +175,8 @@ static double owners(const struct spr_estimate *e)
 
 double spr_cost_sparse_direct(const struct spr_estimate *e)
 {
-    double bytes = e->share * (list_bytes(e->k, e->n, e->value) + list_bytes(e->u, e->n, e->sum));
+    double bytes =
+        e->share * (list_bytes(e, e->k, e->n, e->value) + list_bytes(e, e->u, e->n, e->sum));
 
     return bulk_steps(e, 2, 2 * (e->ranks - 1)) +
            stream(e, to_all(e, (e->ranks - 1) / e->ranks * bytes, 2), owners(e));
@@ -179,8 +184,8 @@ double spr_cost_sparse_direct(const struct spr_estimate *e)
 
 double spr_cost_sparse_hierarchical(const struct spr_estimate *e)
 {
-    double lists = e->share * list_bytes(e->k, e->n, e->value);
-    double sums = e->share * list_bytes(e->u, e->n, e->sum);
+    double lists = e->share * list_bytes(e, e->k, e->n, e->value);
+    double sums = e->share * list_bytes(e, e->u, e->n, e->sum);
 
     if (e->hosts <= 1 || e->hosts >= e->ranks)
         return INFINITY;
@@ -194,7 +199,7 @@ double spr_cost_sparse_hierarchical(const struct spr_estimate *e)
 double spr_cost_sparse_hosts(const struct spr_estimate *e)
 {
     double of_host = union_of(e, e->local);
-    double bytes = e->share * (list_bytes(of_host, e->n, 4) + list_bytes(e->u, e->n, 4));
+    double bytes = e->share * (list_bytes(e, of_host, e->n, 4) + list_bytes(e, e->u, e->n, 4));
     double cpu = e->model->encode * (e->k + of_host / e->local + e->u / e->ranks) +
                  e->model->merge * (e->k + of_host / e->local) + result(e);
 
@@ -206,7 +211,7 @@ double spr_cost_sparse_hosts(const struct spr_estimate *e)
 
 double spr_cost_sparse_allgather(const struct spr_estimate *e)
 {
-    double list = list_bytes(e->k, e->n, e->value);
+    double list = list_bytes(e, e->k, e->n, e->value);
     double wire = to_all(e, (e->ranks - 1) * list, 1);
     double cpu = (e->model->encode + e->model->merge * e->ranks) * e->k + result(e);
 
@@ -222,11 +227,11 @@ double spr_cost_sparse_doubling(const struct spr_estimate *e)
 
     for (; 2 * of <= e->ranks; of *= 2) {
         double m = union_of(e, of);
-        wire += to_partner(e, of, list_bytes(m, e->n, 4));
+        wire += to_partner(e, of, list_bytes(e, m, e->n, 4));
         cpu += (e->model->encode + 2 * e->model->merge) * m;
     }
     if (uneven) {
-        wire += to_partner(e, 1, list_bytes(e->k, e->n, 4) + list_bytes(e->u, e->n, 4));
+        wire += to_partner(e, 1, list_bytes(e, e->k, e->n, 4) + list_bytes(e, e->u, e->n, 4));
         cpu += (e->model->encode + 2 * e->model->merge) * e->k;
     }
     return bulk_steps(e, floor(log2(e->ranks)) + (uneven ? 2 : 0), 0) + stream(e, wire, cpu);
@@ -236,11 +241,11 @@ double spr_cost_sparse_ring(const struct spr_estimate *e)
 {
     double part = e->n / e->ranks, wire, cpu = result(e);
 
-    wire = (e->ranks - 1) * list_bytes(e->u / e->ranks, part, 4);
+    wire = (e->ranks - 1) * list_bytes(e, e->u / e->ranks, part, 4);
     /* Of many hops a part is looked at. */
     for (double of = 1, some = fmax(1, floor(e->ranks / 64)); of < e->ranks; of += some) {
         double m = union_of(e, of) / e->ranks;
-        wire += some * list_bytes(m, part, 4);
+        wire += some * list_bytes(e, m, part, 4);
         cpu += some * (e->model->encode * m + e->model->merge * (m + e->k / e->ranks));
     }
     return bulk_steps(e, 2 * (e->ranks - 1), 0) + stream(e, to_neighbour(e, e->share * wire), cpu);
@@ -291,6 +296,7 @@ struct spr_estimate spr_estimate_of(const struct spr_comm *comm, const struct sp
 {
     const struct spr_topology *t = &comm->topology;
     struct spr_estimate e = {.model = &comm->model,
+                             .indices = spr_indices_of(comm),
                              .ranks = comm->size,
                              .hosts = t->hosts,
                              .local = 1,
@@ -314,6 +320,7 @@ struct spr_estimate spr_estimate_even(const struct spr_model *model, double rank
                                       double n, double k)
 {
     struct spr_estimate e = {.model = model,
+                             .indices = spr_indices_of_model(model),
                              .ranks = ranks,
                              .hosts = ceil(ranks / local),
                              .local = local,

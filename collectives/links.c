@@ -213,7 +213,8 @@ spr_status spr_comm_exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadl
             return spr_error_set(error, SPR_ERR_MISMATCH, r,
                                  "rank %d (host %s) runs another version or other settings "
                                  "(SPARRING_EAGER, SPARRING_EAGER_WINDOW, "
-                                 "SPARRING_DETERMINISM, SPARRING_MODEL) than rank %d",
+                                 "SPARRING_DETERMINISM, SPARRING_INDICES, SPARRING_MODEL) than "
+                                 "rank %d",
                                  r, comm->peers[r].host, comm->rank);
     }
     comm->may_spin = local <= spr_cpu_usable();

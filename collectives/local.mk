@@ -57,6 +57,8 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/sparse.c \
 	collectives/sparse.h \
 	collectives/sparse_allgather.c \
+	collectives/indices.c \
+	collectives/indices.h \
 	collectives/sparse_blocks.c \
 	collectives/sparse_dense.c \
 	collectives/sparse_doubling.c \

@@ -54,6 +54,7 @@ struct spr_estimate {
     double bytes;               /* of the vector */
     double k, u;                /* entries of a rank, and of the union; 0: not known */
     double share;               /* what the owner of most owns, over the mean */
+    int indices;                /* SPR_INDICES_... */
     double value, sum;          /* bytes of a value on its way to the owner, and of a sum */
 };
 struct spr_estimate spr_estimate_of(const struct spr_comm *comm, const struct spr_plan *plan);

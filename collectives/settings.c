@@ -66,8 +66,8 @@ spr_status spr_comm_copy_options(const struct spr_options *from, struct spr_opti
 
 uint64_t spr_comm_config_hash(const struct spr_options *o)
 {
-    const uint64_t fields[] = {SPR_FRAME_VERSION, SPR_FRAME_MAX_PAYLOAD, o->eager_bytes,
-                               o->eager_window, (uint64_t)o->determinism};
+    const uint64_t fields[] = {SPR_FRAME_VERSION, SPR_FRAME_MAX_PAYLOAD,    o->eager_bytes,
+                               o->eager_window,   (uint64_t)o->determinism, (uint64_t)o->indices};
     uint64_t h = 0;
 
     for (size_t i = 0; i < SPR_ARRAY_LEN(fields); i++)

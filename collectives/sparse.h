@@ -83,7 +83,8 @@ struct spr_sparse_state {
     char **to_owner_buffer;   /* [blocks.ranks] */
     struct spr_chunk_writer writer;
     void *writer_scratch;
-    size_t writer_bytes; /* of such scratch */
+    const struct spr_index_coder *indices; /* of positions in chunks that are sent, or NULL */
+    size_t writer_bytes;                   /* of such scratch */
     /* Step 1, as an owner: */
     struct spr_group sources;         /* whose contributions are added, in this order */
     bool (*add_own)(spr_request *rq); /* ... and how that of this rank is; false: not yet */
@@ -181,6 +182,9 @@ bool spr_stream_covers(spr_request *rq, struct spr_stream *s, int from, uint32_t
 spr_status spr_sparse_check(spr_request *rq, struct spr_chunk *c, const void *data, size_t bytes,
                             int from, uint32_t owner, uint32_t first_window,
                             const struct spr_coding *coding);
+/* A writer of chunks that are sent, for blocks of an owner; scratch: writer_bytes. */
+void spr_sparse_writer_init(const struct spr_sparse_state *s, struct spr_chunk_writer *w,
+                            uint32_t owner, void *scratch);
 /* Encode the next chunk of this rank's list, or vector, for an owner; its entries stay in the
  * writer. Moves *next_window and returns the bytes. */
 size_t spr_sparse_encode(spr_request *rq, uint32_t owner, uint32_t *next_window, char *out);

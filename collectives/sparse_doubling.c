@@ -228,8 +228,7 @@ static bool open_level(spr_request *rq, struct level *level)
     scratch = spr_arena_buffer(&rq->arena, s->writer_bytes);
     if (!scratch)
         return false;
-    spr_chunk_writer_init(&level->writer, &s->blocks, 0, s->most_windows, s->writer.max_entries,
-                          scratch);
+    spr_sparse_writer_init(s, &level->writer, 0, scratch);
     spr_chunk_writer_begin(&level->writer, 0);
     return true;
 }

@@ -260,8 +260,7 @@ static bool open_part(spr_request *rq, int host)
     part->buffer = spr_sparse_buffer_get(rq);
     if (!scratch || !part->buffer)
         return false;
-    spr_chunk_writer_init(&part->writer, &s->blocks, owner, s->most_windows, s->writer.max_entries,
-                          scratch);
+    spr_sparse_writer_init(s, &part->writer, owner, scratch);
     spr_chunk_writer_begin(&part->writer, 0);
     return true;
 }

@@ -391,8 +391,7 @@ static spr_status start(spr_request *rq)
         return SPR_ERR_NOMEM;
     }
     /* As long as that of any owner. */
-    spr_chunk_writer_init(&g->s.union_writer, &g->s.blocks, 0, g->s.most_windows,
-                          g->s.writer.max_entries, scratch);
+    spr_sparse_writer_init(&g->s, &g->s.union_writer, 0, scratch);
     skip_empty(rq);
     return SPR_OK;
 }

@@ -166,8 +166,7 @@ static bool open_server(spr_request *rq)
     g->sum.peers = rq->comm->size - 1;
     if (!scratch || !spr_lane_open(rq, &g->sum))
         return false;
-    spr_chunk_writer_init(&s->union_writer, &s->blocks, 0, s->most_windows, s->writer.max_entries,
-                          scratch);
+    spr_sparse_writer_init(s, &s->union_writer, 0, scratch);
     spr_chunk_writer_begin(&s->union_writer, 0);
     for (int r = 0; r < rq->comm->size; r++)
         if (r != g->server && !spr_stream_open(rq, &g->theirs[r]))

@@ -3,6 +3,7 @@
  * A sparse allreduce begins: blocks of the vector, memory for chunks in both directions, scratch.
  * And it ends: memory goes back.
  */
+#include "collectives/indices.h"
 #include "collectives/sparse.h"
 
 #include "compress/select/topk.h"
@@ -76,8 +77,7 @@ static bool make_owner(spr_request *rq)
             spr_arena_alloc(&rq->arena, spr_topk_keep_scratch(s->span) * sizeof *s->largest);
     if ((rq->plan.bound_union && !s->largest) || !scratch)
         return false;
-    spr_chunk_writer_init(&s->union_writer, &s->blocks, (uint32_t)s->own, s->most_windows,
-                          s->writer.max_entries, scratch);
+    spr_sparse_writer_init(s, &s->union_writer, (uint32_t)s->own, scratch);
     spr_chunk_writer_begin(&s->union_writer, 0);
     for (int i = 0; i < SPR_SPARSE_UNIONS; i++) {
         s->slots[i].buffer = spr_sparse_buffer_get(rq);
@@ -166,6 +166,7 @@ spr_status spr_sparse_prepare(spr_request *rq, size_t state_bytes, int owners)
     s->span = most ? spr_blocks_window_len(&s->blocks, 0, 0) : 1;
     s->span = (uint32_t)spr_align_up(s->span, 64);
     s->coding = plan->coding;
+    s->indices = spr_indices_coder(spr_indices_of(rq->comm));
     s->chunk_bytes = chunk_bytes(rq);
     status = take_input(rq);
     if (status)

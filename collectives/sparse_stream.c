@@ -124,6 +124,14 @@ spr_status spr_sparse_check(spr_request *rq, struct spr_chunk *c, const void *da
 /* This rank's list ------------------------------------------------------------------------------
  */
 
+void spr_sparse_writer_init(const struct spr_sparse_state *s, struct spr_chunk_writer *w,
+                            uint32_t owner, void *scratch)
+{
+    spr_chunk_writer_init(w, &s->blocks, owner, s->most_windows, s->writer.max_entries, scratch);
+    w->coding = &s->coding;
+    w->indices = s->indices;
+}
+
 size_t spr_sparse_encode(spr_request *rq, uint32_t owner, uint32_t *next_window, char *out)
 {
     struct spr_sparse_state *s = rq->state;
@@ -131,8 +139,7 @@ size_t spr_sparse_encode(spr_request *rq, uint32_t owner, uint32_t *next_window,
     uint32_t windows = spr_blocks_windows(&s->blocks, owner);
     uint32_t next = *next_window;
 
-    spr_chunk_writer_init(w, &s->blocks, owner, s->most_windows, w->max_entries, s->writer_scratch);
-    w->coding = &s->coding;
+    spr_sparse_writer_init(s, w, owner, s->writer_scratch);
     spr_chunk_writer_begin(w, next);
     for (; next < windows; next++) {
         size_t n = spr_blocks_gather_count(&s->blocks, s->offsets, owner, next);

@@ -9,7 +9,7 @@
  *   +--------+--------+-----------------+-----------------------------------+
  *   | windows                           | count (entries)                   |  8
  *   +-----------------------------------+-----------------------------------+
- *   | payload bytes                     | 0                                 | 16
+ *   | payload bytes                     | bytes of packed positions         | 16
  *   +-----------------------------------+-----------------------------------+
  *   | 0                                                                     | 24
  *   +-----------------------------------------------------------------------+
@@ -19,6 +19,10 @@
  *             values [count]
  *     U32     u32 position from the start of the range [count], values [count]
  *     DENSE   values, one per position of the range (only when every position has an entry)
+ *     PACKED  positions from the start of the range, as a coder of compress/indices/ makes them in
+ *             blocks (bitpack, eliasfano, golomb), values [count]; before them, where values are
+ *             coded, u32 entries per window [windows]. At least one entry. The header says how long
+ *             the positions are, and 0 elsewhere
  *   values: fp32, fp16 or bf16; or coded: of each window the image that the operation's value coder
  *   makes of its entries (compress/coding.h). When the size of an image does not follow from the
  *   number of entries, u32 bytes of image per window [windows] come first. Not with U32.
@@ -30,6 +34,7 @@
 
 #include "compress/blocks.h"
 #include "compress/coding.h"
+#include "compress/indices/indices.h"
 
 #define SPR_CHUNK_HEADER_BYTES 32
 
@@ -38,6 +43,7 @@ enum spr_chunk_format {
     SPR_CHUNK_BITMAP,
     SPR_CHUNK_U32,
     SPR_CHUNK_DENSE,
+    SPR_CHUNK_PACKED,
     SPR_CHUNK_FORMATS
 };
 /* Those of one size each, and their number; and coded. */
@@ -47,8 +53,8 @@ enum { SPR_CHUNK_LAST = 1 }; /* flags: the last chunk of this owner's stream */
 const char *spr_chunk_format_name(enum spr_chunk_format f);
 size_t spr_vtype_bytes(enum spr_vtype v); /* 0: coded */
 
-/* Bytes of a chunk in one format, header included, without coded values; bitmap_words: sum over
- * windows ceil(len/64). */
+/* Bytes of a chunk in one format, header included, without coded values and packed positions;
+ * bitmap_words: sum over windows ceil(len/64). */
 size_t spr_chunk_bytes(enum spr_chunk_format f, enum spr_vtype v, size_t windows, size_t positions,
                        size_t bitmap_words, size_t count);
 /* Upper bound for a chunk of `windows` windows: the cheapest format never takes more. */
@@ -62,7 +68,10 @@ size_t spr_chunk_bound(enum spr_vtype v, size_t windows);
  */
 struct spr_chunk_writer {
     const struct spr_blocks *blocks;
-    const struct spr_coding *coding; /* for SPR_V_CODED; set by the caller after _init */
+    /* Set by the caller after _init: for SPR_V_CODED; and of blocks, for PACKED, or NULL: that is
+     * not used. */
+    const struct spr_coding *coding;
+    const struct spr_index_coder *indices;
     uint32_t owner;
     uint32_t first_window, windows;
     uint32_t max_windows;
@@ -80,7 +89,8 @@ void spr_chunk_writer_begin(struct spr_chunk_writer *w, uint32_t first_window);
 void spr_chunk_writer_window(struct spr_chunk_writer *w, size_t entries);
 /* Can another window with up to `entries` entries be appended? */
 _Bool spr_chunk_writer_room(const struct spr_chunk_writer *w, size_t entries);
-/* Bytes of the cheapest format now; coded: at most. */
+/* Bytes of the cheapest format now; coded: at most. PACKED is not among them: it is taken only
+ * where it makes them fewer. */
 size_t spr_chunk_writer_bytes(const struct spr_chunk_writer *w, enum spr_vtype v);
 /* Encode with the cheapest format, or `force` (an enum spr_chunk_format; -1 = cheapest; a format
  * that cannot hold the entries, or would not fit cap, falls back to the cheapest). Returns the
@@ -97,7 +107,7 @@ struct spr_chunk {
     uint32_t owner, first_window, windows, count;
     const struct spr_blocks *blocks;
     const struct spr_coding *coding;
-    const uint32_t *per_window; /* U16 */
+    const uint32_t *per_window; /* U16; PACKED, coded */
     const uint16_t *pos16;      /* U16 */
     const uint32_t *pos32;      /* U32 */
     const uint64_t *bitmap;     /* BITMAP */
@@ -107,6 +117,8 @@ struct spr_chunk {
     uint32_t next_window; /* absolute */
     size_t next_entry, next_word, next_position;
     const uint8_t *next_image;
+    struct spr_index_cursor positions; /* PACKED */
+    uint32_t packed_bytes;
 };
 
 /*

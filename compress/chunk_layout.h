@@ -17,10 +17,21 @@ struct spr_chunk_header {
     uint32_t windows;
     uint32_t count;         /* entries */
     uint32_t payload_bytes; /* after the header */
-    uint32_t zero[3];
+    uint32_t packed_bytes;  /* of positions, without padding */
+    uint32_t zero[2];
 };
 _Static_assert(sizeof(struct spr_chunk_header) == SPR_CHUNK_HEADER_BYTES, "chunk header layout");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "chunks are little-endian");
+
+/* Entries per window come before packed positions only for coded values, which need them. */
+static inline _Bool spr_chunk_has_table(enum spr_chunk_format f, enum spr_vtype v)
+{
+    return f == SPR_CHUNK_U16 || (f == SPR_CHUNK_PACKED && v == SPR_V_CODED);
+}
+
+/* Bytes between the header and the values, without packed positions. */
+size_t spr_chunk_front_bytes(enum spr_chunk_format f, enum spr_vtype v, size_t windows,
+                             size_t bitmap_words, size_t count);
 
 /* Of a chunk whose positions have been checked: entries of its i-th window, and the bytes of their
  * image. */

@@ -29,17 +29,24 @@ static struct range range_of(const struct spr_chunk *c)
 
 /* ---- Validation of what precedes the values, by format: NULL, or why not ---- */
 
-static const char *check_u16(struct spr_chunk *c, const uint8_t *payload, struct range r)
+static const char *check_per_window(struct spr_chunk *c, const uint8_t *payload)
 {
     uint64_t sum = 0;
 
-    (void)r;
     c->per_window = (const uint32_t *)(const void *)payload;
-    c->pos16 = (const uint16_t *)(const void *)(payload + 4 * (size_t)c->windows);
     for (uint32_t i = 0; i < c->windows; i++)
         sum += c->per_window[i];
-    if (sum != c->count)
-        return "entries per window do not add up to the count";
+    return sum == c->count ? NULL : "entries per window do not add up to the count";
+}
+
+static const char *check_u16(struct spr_chunk *c, const uint8_t *payload, struct range r)
+{
+    const char *why = check_per_window(c, payload);
+
+    (void)r;
+    c->pos16 = (const uint16_t *)(const void *)(payload + 4 * (size_t)c->windows);
+    if (why)
+        return why;
     if ((c->count & 1) && c->pos16[c->count] != 0)
         return "padding is not zero";
     const struct spr_kernels *kernels = spr_kernels();
@@ -89,12 +96,45 @@ static const char *check_dense(struct spr_chunk *c, const uint8_t *payload, stru
     return c->count == r.positions ? NULL : "a dense chunk lacks positions";
 }
 
+/* Positions are decoded twice, here and where they are used: nothing is used before all is known to
+ * be right. */
+static const char *check_packed(struct spr_chunk *c, const uint8_t *payload, struct range r)
+{
+    bool table = spr_chunk_has_table(c->format, c->vtype);
+    const char *why = table ? check_per_window(c, payload) : NULL;
+    const uint8_t *packed = payload + (table ? 4 * (size_t)c->windows : 0);
+    struct spr_index_cursor look;
+    const uint32_t *some;
+
+    if (why)
+        return why;
+    if (c->count == 0)
+        return "packed positions of no entries";
+    for (size_t i = c->packed_bytes; i % 4; i++)
+        if (packed[i] != 0)
+            return "padding is not zero";
+    if (spr_index_open(&c->positions, packed, c->packed_bytes, r.positions, c->count, &why))
+        return why;
+    if (!spr_index_has_blocks(c->positions.coder))
+        return "packed positions are not in blocks";
+    look = c->positions;
+    for (uint32_t i = 0; i < c->windows; i++) {
+        size_t entries = 0, n;
+
+        while ((n = spr_index_next(&look, (uint64_t)(i + 1) << SPR_WINDOW_LOG2, &some)) > 0)
+            entries += n;
+        if (look.why)
+            return look.why;
+        if (table && entries != c->per_window[i])
+            return "packed positions are of other windows";
+    }
+    return NULL;
+}
+
 static const char *(*const check_format[SPR_CHUNK_FORMATS])(struct spr_chunk *, const uint8_t *,
                                                             struct range) = {
-    [SPR_CHUNK_U16] = check_u16,
-    [SPR_CHUNK_BITMAP] = check_bitmap,
-    [SPR_CHUNK_U32] = check_u32,
-    [SPR_CHUNK_DENSE] = check_dense,
+    [SPR_CHUNK_U16] = check_u16,     [SPR_CHUNK_BITMAP] = check_bitmap, [SPR_CHUNK_U32] = check_u32,
+    [SPR_CHUNK_DENSE] = check_dense, [SPR_CHUNK_PACKED] = check_packed,
 };
 
 /* ---- Coded values ---- */
@@ -103,7 +143,7 @@ uint32_t spr_chunk_window_entries(const struct spr_chunk *c, uint32_t i)
 {
     uint32_t len = spr_blocks_window_len(c->blocks, c->owner, c->first_window + i);
 
-    if (c->format == SPR_CHUNK_U16)
+    if (c->per_window)
         return c->per_window[i];
     if (c->format == SPR_CHUNK_DENSE)
         return len;
@@ -170,8 +210,10 @@ static const char *check_header(const struct spr_chunk_header *h, size_t bytes,
         return "coded values in a format that has none";
     if (h->flags & ~(unsigned)SPR_CHUNK_LAST)
         return "unknown flags";
-    if (h->zero[0] | h->zero[1] | h->zero[2])
+    if (h->zero[0] | h->zero[1])
         return "reserved bytes are not zero";
+    if (h->packed_bytes > 0 && h->format != SPR_CHUNK_PACKED)
+        return "packed positions in a format that has none";
     if (h->windows == 0)
         return "no windows";
     if (h->first_window != expected_first)
@@ -205,12 +247,15 @@ static const char *check(struct spr_chunk *c, const void *data, size_t bytes,
     c->first_window = c->next_window = h.first_window;
     c->windows = h.windows;
     c->count = h.count;
+    c->packed_bytes = h.packed_bytes;
     struct range r = range_of(c);
     if (h.count > r.positions)
         return "more entries than positions";
     /* No overflow: windows <= 2^16 and count <= positions <= 2^32. */
-    size_t front = spr_chunk_bytes(c->format, SPR_V_CODED, c->windows, (size_t)r.positions,
-                                   (size_t)r.words, c->count);
+    size_t front =
+        SPR_CHUNK_HEADER_BYTES +
+        spr_chunk_front_bytes(c->format, c->vtype, c->windows, (size_t)r.words, c->count) +
+        spr_align_up(c->packed_bytes, 4);
     if (bytes < front)
         return "length differs from what count and format need";
     why = check_format[c->format](c, payload, r);

@@ -21,25 +21,21 @@ size_t spr_vtype_bytes(enum spr_vtype v)
 
 /* ---- One entry per format ---- */
 
-static size_t u16_bytes(size_t windows, size_t words, size_t count)
+static size_t u16_bytes(size_t words, size_t count)
 {
     (void)words;
-    return windows * 4 + spr_align_up(count * 2, 4);
+    return spr_align_up(count * 2, 4);
 }
 
 static void u16_write(const struct spr_chunk_writer *w, uint8_t *out)
 {
-    size_t table = w->windows * sizeof(*w->per_window);
-
-    memcpy(out, w->per_window, table);
-    memcpy(out + table, w->pos, w->count * sizeof(*w->pos));
+    memcpy(out, w->pos, w->count * sizeof(*w->pos));
     if (w->count & 1)
-        memset(out + table + w->count * sizeof(*w->pos), 0, 2);
+        memset(out + w->count * sizeof(*w->pos), 0, 2);
 }
 
-static size_t bitmap_bytes(size_t windows, size_t words, size_t count)
+static size_t bitmap_bytes(size_t words, size_t count)
 {
-    (void)windows;
     (void)count;
     return words * 8;
 }
@@ -67,9 +63,8 @@ static void bitmap_write(const struct spr_chunk_writer *w, uint8_t *out)
     }
 }
 
-static size_t u32_bytes(size_t windows, size_t words, size_t count)
+static size_t u32_bytes(size_t words, size_t count)
 {
-    (void)windows;
     (void)words;
     return count * 4;
 }
@@ -88,9 +83,8 @@ static void u32_write(const struct spr_chunk_writer *w, uint8_t *out)
     }
 }
 
-static size_t dense_bytes(size_t windows, size_t words, size_t count)
+static size_t dense_bytes(size_t words, size_t count)
 {
-    (void)windows;
     (void)words;
     (void)count;
     return 0;
@@ -104,14 +98,15 @@ static void dense_write(const struct spr_chunk_writer *w, uint8_t *out)
 
 static const struct {
     const char *name;
-    /* Bytes and content of what comes before the values. */
-    size_t (*bytes)(size_t windows, size_t words, size_t count);
+    /* Bytes and content of the positions. */
+    size_t (*bytes)(size_t words, size_t count);
     void (*write)(const struct spr_chunk_writer *w, uint8_t *out);
 } formats[SPR_CHUNK_FORMATS] = {
     [SPR_CHUNK_U16] = {"u16", u16_bytes, u16_write},
     [SPR_CHUNK_BITMAP] = {"bitmap", bitmap_bytes, bitmap_write},
     [SPR_CHUNK_U32] = {"u32", u32_bytes, u32_write},
     [SPR_CHUNK_DENSE] = {"dense", dense_bytes, dense_write},
+    [SPR_CHUNK_PACKED] = {"packed", dense_bytes, dense_write}, /* see pack() */
 };
 
 const char *spr_chunk_format_name(enum spr_chunk_format f)
@@ -119,12 +114,18 @@ const char *spr_chunk_format_name(enum spr_chunk_format f)
     return (unsigned)f < SPR_CHUNK_FORMATS ? formats[f].name : "unknown";
 }
 
+size_t spr_chunk_front_bytes(enum spr_chunk_format f, enum spr_vtype v, size_t windows,
+                             size_t bitmap_words, size_t count)
+{
+    return (spr_chunk_has_table(f, v) ? 4 * windows : 0) + formats[f].bytes(bitmap_words, count);
+}
+
 size_t spr_chunk_bytes(enum spr_chunk_format f, enum spr_vtype v, size_t windows, size_t positions,
                        size_t bitmap_words, size_t count)
 {
     size_t values = f == SPR_CHUNK_DENSE ? positions : count;
 
-    return SPR_CHUNK_HEADER_BYTES + formats[f].bytes(windows, bitmap_words, count) +
+    return SPR_CHUNK_HEADER_BYTES + spr_chunk_front_bytes(f, v, windows, bitmap_words, count) +
            spr_align_up(values * spr_vtype_bytes(v), 4);
 }
 
@@ -201,6 +202,12 @@ static size_t coded_bound(const struct spr_chunk_writer *w)
     return bytes;
 }
 
+static size_t front_bytes(const struct spr_chunk_writer *w, enum spr_chunk_format f,
+                          enum spr_vtype v)
+{
+    return spr_chunk_front_bytes(f, v, w->windows, w->bitmap_words, w->count);
+}
+
 static size_t writer_bytes(const struct spr_chunk_writer *w, enum spr_chunk_format f,
                            enum spr_vtype v)
 {
@@ -209,10 +216,10 @@ static size_t writer_bytes(const struct spr_chunk_writer *w, enum spr_chunk_form
 }
 
 /* DENSE lists every position, so the list must be complete; windows of U32 do not say how many
- * entries they have, which coded values need. */
+ * entries they have, which coded values need. PACKED is tried on its own. */
 static _Bool writer_can(const struct spr_chunk_writer *w, enum spr_chunk_format f, enum spr_vtype v)
 {
-    if (f == SPR_CHUNK_U32 && v == SPR_V_CODED)
+    if (f == SPR_CHUNK_PACKED || (f == SPR_CHUNK_U32 && v == SPR_V_CODED))
         return 0;
     return f != SPR_CHUNK_DENSE || w->count == w->positions;
 }
@@ -275,10 +282,63 @@ static size_t write_values(const struct spr_chunk_writer *w, enum spr_vtype v, u
     return spr_align_up(w->count * sizeof(*half), 4);
 }
 
+/* Entries per window, where the format has them. Returns their bytes. */
+static size_t write_table(const struct spr_chunk_writer *w, enum spr_chunk_format f,
+                          enum spr_vtype v, uint8_t *out)
+{
+    size_t bytes = spr_chunk_has_table(f, v) ? w->windows * sizeof(*w->per_window) : 0;
+
+    memcpy(out, w->per_window, bytes);
+    return bytes;
+}
+
+/* What precedes the values. Returns the bytes, padding included. */
+static size_t write_front(const struct spr_chunk_writer *w, enum spr_chunk_format f,
+                          enum spr_vtype v, uint8_t *out)
+{
+    formats[f].write(w, out + write_table(w, f, v, out));
+    return front_bytes(w, f, v);
+}
+
+/* The same of PACKED; *bytes are those of the positions alone. */
+static size_t write_packed(const struct spr_chunk_writer *w, enum spr_vtype v, uint8_t *out,
+                           size_t *bytes)
+{
+    uint8_t *begin = out + write_table(w, SPR_CHUNK_PACKED, v, out), *end;
+    const uint16_t *pos = w->pos;
+    struct spr_index_writer packed;
+    size_t padding;
+
+    spr_index_begin(&packed, w->indices, begin);
+    for (uint32_t i = 0; i < w->windows; i++) {
+        spr_index_put(&packed, pos, w->per_window[i], i << SPR_WINDOW_LOG2);
+        pos += w->per_window[i];
+    }
+    end = spr_index_end(&packed);
+    *bytes = (size_t)(end - begin);
+    padding = spr_align_up(*bytes, 4) - *bytes;
+    memset(end, 0, padding);
+    return (size_t)(end - out) + padding;
+}
+
+/* With a fifth of the positions and more, a bitmap is as short. */
+static _Bool packs(const struct spr_chunk_writer *w, enum spr_vtype v, int force, size_t cap)
+{
+    if (!w->indices || w->count == 0 || (force >= 0 && force != SPR_CHUNK_PACKED))
+        return 0;
+    if (force < 0 && 5 * w->count >= w->positions)
+        return 0;
+    return writer_bytes(w, SPR_CHUNK_PACKED, v) +
+               spr_index_bound(w->indices, w->positions, w->count) + 4 <=
+           cap;
+}
+
 size_t spr_chunk_writer_finish(struct spr_chunk_writer *w, enum spr_vtype v, int force,
                                unsigned flags, void *out, size_t cap)
 {
     enum spr_chunk_format f = writer_cheapest(w, v);
+    uint8_t *payload = (uint8_t *)out + SPR_CHUNK_HEADER_BYTES;
+    size_t front, packed = 0;
 
     if (force >= 0 && force < SPR_CHUNK_FORMATS && writer_can(w, (enum spr_chunk_format)force, v) &&
         writer_bytes(w, (enum spr_chunk_format)force, v) <= cap)
@@ -286,10 +346,13 @@ size_t spr_chunk_writer_finish(struct spr_chunk_writer *w, enum spr_vtype v, int
     assert(writer_bytes(w, f, v) <= cap && cap - SPR_CHUNK_HEADER_BYTES <= UINT32_MAX);
     assert(((uintptr_t)out & 3) == 0);
 
-    uint8_t *payload = (uint8_t *)out + SPR_CHUNK_HEADER_BYTES;
-    size_t bytes = formats[f].bytes(w->windows, w->bitmap_words, w->count);
-    formats[f].write(w, payload);
-    bytes += write_values(w, v, payload + bytes);
+    front = packs(w, v, force, cap) ? write_packed(w, v, payload, &packed) : SIZE_MAX;
+    if (packed > 0 && (force == SPR_CHUNK_PACKED || front < front_bytes(w, f, v))) {
+        f = SPR_CHUNK_PACKED;
+    } else {
+        packed = 0;
+        front = write_front(w, f, v, payload);
+    }
     struct spr_chunk_header h = {
         .format = (uint8_t)f,
         .vtype = (uint8_t)v,
@@ -297,8 +360,9 @@ size_t spr_chunk_writer_finish(struct spr_chunk_writer *w, enum spr_vtype v, int
         .first_window = w->first_window,
         .windows = w->windows,
         .count = (uint32_t)w->count,
-        .payload_bytes = (uint32_t)bytes,
+        .payload_bytes = (uint32_t)(front + write_values(w, v, payload + front)),
+        .packed_bytes = (uint32_t)packed,
     };
     memcpy(out, &h, sizeof(h));
-    return sizeof(h) + bytes;
+    return sizeof(h) + h.payload_bytes;
 }

@@ -119,11 +119,23 @@ static size_t next_dense(struct spr_chunk *c, struct visit *v)
     return n;
 }
 
+static size_t next_packed(struct spr_chunk *c, struct visit *v)
+{
+    uint32_t i = v->window - c->first_window, start = i << SPR_WINDOW_LOG2;
+    const uint32_t *position;
+    size_t n = spr_index_next(&c->positions, (uint64_t)(i + 1) << SPR_WINDOW_LOG2, &position);
+
+    for (size_t k = 0; k < n; k++)
+        v->pos_buffer[k] = (uint16_t)(position[k] - start);
+    v->pos = v->pos_buffer;
+    return n;
+}
+
+_Static_assert(SPR_INDEX_BLOCK <= BATCH, "a block of packed positions fits a batch");
+
 static size_t (*const next_positions[SPR_CHUNK_FORMATS])(struct spr_chunk *, struct visit *) = {
-    [SPR_CHUNK_U16] = next_u16,
-    [SPR_CHUNK_BITMAP] = next_bitmap,
-    [SPR_CHUNK_U32] = next_u32,
-    [SPR_CHUNK_DENSE] = next_dense,
+    [SPR_CHUNK_U16] = next_u16,     [SPR_CHUNK_BITMAP] = next_bitmap, [SPR_CHUNK_U32] = next_u32,
+    [SPR_CHUNK_DENSE] = next_dense, [SPR_CHUNK_PACKED] = next_packed,
 };
 
 /* The next n <= BATCH values as fp32. */
@@ -282,15 +294,6 @@ static float *block_at(const struct window_map *m, float *dense, uint32_t at, ui
     return dense + map_global(m, at);
 }
 
-static uint32_t clear_block(const struct window_map *map, float *dense, uint32_t at, uint32_t len)
-{
-    uint32_t n;
-    float *out = block_at(map, dense, at, len, &n);
-
-    spr_kernels()->clear(out, n);
-    return n;
-}
-
 static void fill_bitmap(struct spr_chunk *c, const struct visit *v, const struct window_map *map,
                         float *dense)
 {
@@ -319,10 +322,33 @@ static void fill_dense(struct spr_chunk *c, const struct visit *v, const struct 
     }
 }
 
+/* Each block is cleared just before it is written. */
+static void fill_entries(struct spr_chunk *c, struct visit *v, const struct window_map *map,
+                         float *dense)
+{
+    uint32_t begin = 0, end = 0, len; /* of the block that is cleared last */
+    float *block = dense;
+    size_t n;
+
+    while ((n = visit_next(c, v)) > 0)
+        for (size_t i = 0; i < n;) {
+            for (; end <= v->pos[i]; end += len) {
+                begin = end;
+                block = block_at(map, dense, begin, v->len, &len);
+                spr_kernels()->clear(block, len);
+            }
+            for (; i < n && v->pos[i] < end; i++)
+                block[v->pos[i] - begin] = v->val[i];
+        }
+    for (; end < v->len; end += len) {
+        block = block_at(map, dense, end, v->len, &len);
+        spr_kernels()->clear(block, len);
+    }
+}
+
 void spr_chunk_fill(struct spr_chunk *c, float *dense)
 {
     struct visit v;
-    size_t n;
 
     visit_begin(c, &v);
     struct window_map map = map_of(c, v.window);
@@ -335,17 +361,7 @@ void spr_chunk_fill(struct spr_chunk *c, float *dense)
         fill_dense(c, &v, &map, dense);
         return;
     }
-    /* Each block is cleared just before it is written. */
-    uint32_t cleared = 0;
-    while ((n = visit_next(c, &v)) > 0) {
-        for (size_t i = 0; i < n; i++) {
-            while (cleared <= v.pos[i])
-                cleared += clear_block(&map, dense, cleared, v.len);
-            dense[map_global(&map, v.pos[i])] = v.val[i];
-        }
-    }
-    while (cleared < v.len)
-        cleared += clear_block(&map, dense, cleared, v.len);
+    fill_entries(c, &v, &map, dense);
 }
 
 size_t spr_chunk_list(struct spr_chunk *c, uint32_t *index, float *value, size_t room)

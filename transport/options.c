@@ -4,6 +4,7 @@
 static const char *const progress_choices[] = {"thread", "caller", NULL};
 static const char *const crc_choices[] = {"no", "yes", "auto", NULL};
 static const char *const determinism_choices[] = {"run", "canonical", NULL};
+static const char *const indices_choices[] = {"auto", "plain", "bitpack", "eliasfano", NULL};
 static const char *const connect_choices[] = {"auto", "cm", "socket", NULL};
 
 #ifndef SPR_PKGLIBEXECDIR
@@ -36,6 +37,8 @@ const struct spr_opt spr_options_table[] = {
     {"model", "",
      "how algorithms are chosen: measure, or constants of sparring-tune; empty: by rules",
      SPR_OPT_STRING, FIELD(model), NULL, 0, 0},
+    {"indices", "auto", "how short positions of sparse lists travel; auto: as the links are worth",
+     SPR_OPT_ENUM, FIELD(indices), indices_choices, 0, 0},
     {"check_finite", "no", "fail when an input has a NaN or an infinity, with its rank and index",
      SPR_OPT_BOOL, FIELD(check_finite), NULL, 0, 0},
     {"eager", "8K", "messages up to this size are sent without waiting for a grant", SPR_OPT_SIZE,

@@ -14,6 +14,8 @@
 enum { SPR_CRC_NO, SPR_CRC_YES, SPR_CRC_AUTO };
 /* run: the same bits in each run of the same world on the same hosts; canonical: on any hosts. */
 enum { SPR_DETERMINISM_RUN, SPR_DETERMINISM_CANONICAL };
+/* Of chunks. auto: what the links are worth. In the order of how short they are. */
+enum { SPR_INDICES_AUTO, SPR_INDICES_PLAIN, SPR_INDICES_BITPACK, SPR_INDICES_ELIASFANO };
 enum { SPR_CONNECT_AUTO, SPR_CONNECT_CM, SPR_CONNECT_SOCKET };
 
 struct spr_options {
@@ -29,6 +31,7 @@ struct spr_options {
     size_t eager_bytes;         /* messages up to this are sent without a grant */
     size_t eager_window;        /* unconsumed eager bytes per link */
     int determinism;            /* of sums: SPR_DETERMINISM_... */
+    int indices;                /* how short positions travel: SPR_INDICES_... */
     bool check_finite;          /* inputs must be finite */
     char *model;                /* "", "measure", or constants: collectives/model.h */
     double spin_s;              /* poll this long before sleeping, when CPUs suffice */

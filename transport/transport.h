@@ -140,7 +140,8 @@ struct spr_transport_params {
 
 struct spr_transport_ops {
     const char *name;
-    bool seals; /* takes frames that are not sealed */
+    bool seals;  /* takes frames that are not sealed */
+    bool narrow; /* of some Gbit/s: a byte less is worth the time of a CPU */
     /* Create; start to listen. `error` gets the reason. UNSUPPORTED / SYSTEM: not possible here. */
     spr_status (*open)(const struct spr_transport_params *params, struct spr_transport **transport,
                        struct spr_error *error);

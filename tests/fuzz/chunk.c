@@ -15,6 +15,7 @@
 #include "compress/chunk_layout.h"
 #include "compress/value.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/unit/index_reader.h"
 
 enum {                 /* mode */
        FIX_HEADER = 1, /* lengths and counts that fit each other */
@@ -84,13 +85,16 @@ static size_t bytes_of(const struct setup *s, const struct spr_chunk_header *h)
     if (h->count > positions)
         return SIZE_MAX;
     return spr_chunk_bytes((enum spr_chunk_format)h->format, (enum spr_vtype)h->vtype, h->windows,
-                           positions, words, h->count);
+                           positions, words, h->count) +
+           spr_align_up(h->packed_bytes, 4);
 }
 
 /* The most entries of these formats that fit. */
 static uint32_t most_entries(const struct setup *s, const struct spr_chunk_header *h, size_t bytes)
 {
-    size_t one = (h->format == SPR_CHUNK_U16 ? 2 : 4) + spr_vtype_bytes((enum spr_vtype)h->vtype);
+    size_t one = spr_vtype_bytes((enum spr_vtype)h->vtype) + (h->format == SPR_CHUNK_U32   ? 4
+                                                              : h->format == SPR_CHUNK_U16 ? 2
+                                                                                           : 0);
     struct spr_chunk_header fits = *h;
 
     fits.count = (uint32_t)spr_min_size(h->count, spr_min_size(positions_of(s, h), bytes / one));
@@ -132,11 +136,12 @@ static size_t fix_header(const struct setup *s, uint8_t *chunk, size_t bytes)
         return bytes;
     h.windows = 1 + h.windows % (s->windows - s->first);
     memset(h.zero, 0, sizeof h.zero);
+    h.packed_bytes = h.format == SPR_CHUNK_PACKED ? h.packed_bytes % (uint32_t)bytes : 0;
     if (h.format == SPR_CHUNK_BITMAP)
         h.count = bits_set(s, &h, chunk + sizeof h, bytes - sizeof h);
     if (h.format == SPR_CHUNK_DENSE)
         h.count = (uint32_t)positions_of(s, &h);
-    if (h.format == SPR_CHUNK_U16 || h.format == SPR_CHUNK_U32)
+    if (h.format == SPR_CHUNK_U16 || h.format == SPR_CHUNK_U32 || h.format == SPR_CHUNK_PACKED)
         h.count = most_entries(s, &h, bytes);
     size_t exact = bytes_of(s, &h);
     if (exact <= bytes)
@@ -154,6 +159,9 @@ static void fix_counts(uint8_t *chunk, size_t bytes)
     memcpy(&h, chunk, sizeof h);
     if (h.vtype != SPR_V_FP32 && h.count & 1 && bytes >= sizeof h + 2)
         memset(chunk + bytes - 2, 0, 2);
+    if (h.format == SPR_CHUNK_PACKED)
+        for (size_t i = sizeof h + h.packed_bytes; i % 4 && i < bytes; i++)
+            chunk[i] = 0;
     if (h.format != SPR_CHUNK_U16 || h.windows == 0 || bytes < sizeof h + 4 * (size_t)h.windows)
         return;
     left = h.count;
@@ -228,6 +236,16 @@ static void put(const struct setup *s, uint32_t at)
     model.at[model.count++] = at;
 }
 
+static void read_packed(const struct setup *s, const struct spr_chunk_header *h,
+                        const uint8_t *payload)
+{
+    static uint32_t at[MOST_ENTRIES + SPR_INDEX_SLACK];
+
+    reader_list(payload, h->count, positions_of(s, h), at);
+    for (uint32_t i = 0; i < h->count; i++)
+        put(s, at[i]);
+}
+
 static void read_plainly(const struct setup *s, const struct spr_chunk_header *h,
                          const uint8_t *payload, size_t bytes)
 {
@@ -257,6 +275,8 @@ static void read_plainly(const struct setup *s, const struct spr_chunk_header *h
         memcpy(&number, payload + 4 * (size_t)i, 4);
         put(s, number);
     }
+    if (h->format == SPR_CHUNK_PACKED)
+        read_packed(s, h, payload);
     FUZZ_CHECK(model.count == h->count);
     const uint8_t *values = payload + bytes - (h->count * per_value + 3) / 4 * 4;
     for (size_t i = 0; i < model.count; i++)
@@ -350,9 +370,17 @@ static void check_written(const struct setup *s, const struct spr_chunk_header *
     if (!scratch)
         scratch = aligned_alloc(
             64, spr_align_up(spr_chunk_writer_scratch(MOST_WINDOWS, MOST_ENTRIES), 64));
-    uint8_t *out = malloc(bytes);
+    size_t cap = bytes;
+    const struct spr_index_coder *indices = NULL;
+    if (h->format == SPR_CHUNK_PACKED) {
+        indices = spr_index_coder_at(chunk[sizeof *h]);
+        cap += spr_index_bound(indices, positions_of(s, h), h->count) + 4;
+        cap = spr_max_size(cap, MOST_ENTRIES * 5); /* a bitmap fits */
+    }
+    uint8_t *out = malloc(cap);
     FUZZ_CHECK(scratch && out);
     spr_chunk_writer_init(&w, &s->blocks, s->owner, MOST_WINDOWS, MOST_ENTRIES, scratch);
+    w.indices = indices;
     spr_chunk_writer_begin(&w, s->first);
     for (uint32_t k = 0; k < h->windows; k++) {
         for (size_t i = 0; i < model.per_window[k]; i++, done++) {
@@ -365,11 +393,11 @@ static void check_written(const struct setup *s, const struct spr_chunk_header *
         }
         spr_chunk_writer_window(&w, model.per_window[k]);
     }
-    FUZZ_CHECK(spr_chunk_writer_bytes(&w, (enum spr_vtype)h->vtype) <= bytes);
+    FUZZ_CHECK(indices || spr_chunk_writer_bytes(&w, (enum spr_vtype)h->vtype) <= bytes);
     FUZZ_CHECK(spr_chunk_writer_bytes(&w, (enum spr_vtype)h->vtype) <=
                spr_chunk_bound((enum spr_vtype)h->vtype, h->windows));
     FUZZ_CHECK(spr_chunk_writer_finish(&w, (enum spr_vtype)h->vtype, h->format, h->flags, out,
-                                       bytes) == bytes);
+                                       cap) == bytes);
     FUZZ_CHECK(memcmp(out, chunk, bytes) == 0);
     free(out);
 }
@@ -433,6 +461,7 @@ static void seed(unsigned size, unsigned ranks, unsigned every, int format, enum
 
     FUZZ_CHECK(scratch);
     spr_chunk_writer_init(&w, &s.blocks, s.owner, MOST_WINDOWS, MOST_ENTRIES, scratch);
+    w.indices = spr_index_coder_find(size & 1 ? "eliasfano" : "bitpack");
     spr_chunk_writer_begin(&w, 0);
     for (uint32_t k = 0; k < s.windows; k++) {
         size_t n = 0;
@@ -461,4 +490,7 @@ void fuzz_seeds(void)
     seed(13, 1, 9000, SPR_CHUNK_U16, SPR_V_FP16);
     seed(13, 1, 9000, SPR_CHUNK_U32, SPR_V_FP32);
     seed(10, 1, 20000, SPR_CHUNK_BITMAP, SPR_V_FP16);
+    seed(13, 1, 300, SPR_CHUNK_PACKED, SPR_V_FP32);
+    seed(12, 1, 100, SPR_CHUNK_PACKED, SPR_V_BF16);
+    seed(0, 1, 1, SPR_CHUNK_PACKED, SPR_V_FP32);
 }

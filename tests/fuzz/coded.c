@@ -118,6 +118,7 @@ static void seed(unsigned coder, unsigned size, unsigned ranks, unsigned every, 
 
     spr_chunk_writer_init(&w, &s->blocks, 0, 1, SPR_WINDOW, scratch);
     w.coding = &s->coding;
+    w.indices = spr_index_coder_find("eliasfano");
     spr_chunk_writer_begin(&w, 0);
     for (uint32_t p = every / 2; p < spr_blocks_window_len(&s->blocks, 0, 0); p += every, n++) {
         w.pos[n] = (uint16_t)p;
@@ -137,6 +138,7 @@ void fuzz_seeds(void)
         seed(coder, 3, 1, 3, SPR_CHUNK_U16);
         seed(coder, 4, 2, 2, SPR_CHUNK_BITMAP);
         seed(coder, 3, 3, 1, SPR_CHUNK_DENSE);
+        seed(coder, 4, 1, 7, SPR_CHUNK_PACKED);
     }
     seed(0, 7, 1, 5000, SPR_CHUNK_U16);
 }

@@ -1,53 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * Every algorithm of the sparse allreduce, over simulated links with jitter: against a naive fp64
- * reference, where they add in rank order against the bits of a dense allreduce, and what they
- * send against what they say it is.
+ * reference, and where they add in rank order against the bits of a dense allreduce.
  */
-#include "tests/sim/vectors.h"
+#include "tests/sim/sums.h"
 #include "transport/frame.h"
-
-/* A job: each rank's list, as a vector too, and what it gets. */
-struct sums {
-    struct world world;
-    const char *algorithm;
-    size_t n;
-    spr_op op;
-    spr_sparse list[WORLD_MAX], sum[WORLD_MAX];
-    float *vector[WORLD_MAX], *dense[WORLD_MAX], *want[WORLD_MAX];
-};
-
-static void allocate(struct sums *s)
-{
-    for (int r = 0; r < s->world.ranks; r++) {
-        s->list[r] = (spr_sparse){malloc(s->n * 4 + 4), malloc(s->n * 4 + 4), 0, 0};
-        s->sum[r] = (spr_sparse){malloc(s->n * 4 + 4), malloc(s->n * 4 + 4), 0, s->n};
-        s->vector[r] = calloc(s->n + 1, sizeof(float));
-        s->dense[r] = malloc(s->n * 4 + 4);
-        s->want[r] = malloc(s->n * 4 + 4);
-    }
-}
-
-static void free_sums(struct sums *s)
-{
-    for (int r = 0; r < s->world.ranks; r++) {
-        free(s->list[r].index);
-        free(s->list[r].value);
-        free(s->sum[r].index);
-        free(s->sum[r].value);
-        free(s->vector[r]);
-        free(s->dense[r]);
-        free(s->want[r]);
-    }
-}
-
-static void enter(struct sums *s, int rank, size_t i, float value)
-{
-    spr_sparse *list = &s->list[rank];
-
-    list->index[list->count] = (uint32_t)i;
-    list->value[list->count++] = s->vector[rank][i] = value;
-}
 
 /* Which part of the positions a rank has: of some of them hardly any, or none. */
 static double density_of(int rank, double density)
@@ -63,23 +20,6 @@ static void draw_lists(struct sums *s, double density)
             if ((double)h * 0x1p-32 < density_of(r, density))
                 enter(s, r, i, (float)reference_input(seed, SPR_FP32, 9, r, i));
         }
-}
-
-static void run_sparse(struct sums *s)
-{
-    spr_call_options options = SPR_CALL_OPTIONS_INIT;
-
-    bool list = !s->algorithm || reference_sparse_lists(s->algorithm);
-
-    options.algorithm = s->algorithm;
-    for (int r = 0; r < s->world.ranks; r++) {
-        memset(s->dense[r], 0xee, s->n * 4);
-        assert_int_equal(spr_isparse_allreduce(s->world.comms[r], &s->list[r], s->n, s->dense[r],
-                                               list ? &s->sum[r] : NULL, s->op, &options,
-                                               &s->world.requests[r]),
-                         SPR_OK);
-    }
-    run_ok(&s->world);
 }
 
 /* Near enough to a sum in fp64. */
@@ -406,61 +346,6 @@ static void unsorted_lists_are_refused(void **state)
     world_destroy(&w);
 }
 
-/* Cost ---------------------------------------------------------------------------------------- */
-
-enum { COST_RANKS = 8, COST_K = 24000, COST_N = 6000000 };
-
-/* What the rank that sends most sends, without the headers of frames: in pairs of 6 bytes per entry
- * of a list. The headers of chunks, and those of windows in them, are small beside them. */
-static double pairs_sent(const char *algorithm, bool disjoint)
-{
-    struct sums s = {.algorithm = algorithm, .n = COST_N};
-    uint64_t most = 0;
-
-    make(&s.world, COST_RANKS, 0);
-    allocate(&s);
-    for (int r = 0; r < COST_RANKS; r++)
-        for (size_t k = 0; k < COST_K; k++)
-            enter(&s, r, k * (COST_N / COST_K) + (disjoint ? (size_t)r * 31 : 0), 1);
-    run_sparse(&s);
-    for (int r = 0; r < COST_RANKS; r++) {
-        const struct spr_counters *c = &s.world.comms[r]->counters;
-        uint64_t bytes = c->sent_bytes - c->sent_frames * SPR_FRAME_BYTES;
-        most = bytes > most ? bytes : most;
-    }
-    free_sums(&s);
-    world_destroy(&s.world);
-    return (double)most / 6 / COST_K;
-}
-
-/* In lists of k entries. */
-static void each_sends_what_it_says(void **state)
-{
-    static const struct {
-        const char *name;
-        double same, disjoint;
-    } cases[] = {
-        {"direct", 2 * 7 / 8.0, 7 / 8.0 * 9},
-        {"allgather", 7, 7},
-        {"doubling", 3, 7},
-        {"ring", 2 * 7 / 8.0, 1.5 * 7},
-        {"server", 7, 7 * 8},
-        /* Each tile of 256 has an entry, of every rank. */
-        {"blocks", 2 * 7 / 8.0 * COST_N / 256 * 1056 / 6 / COST_K,
-         2 * 7 / 8.0 * COST_N / 256 * 1056 / 6 / COST_K},
-        {"union", 2 * 7 / 8.0 * 4 / 6, 7 / 8.0 * (8 * 2 + 9 * 4) / 6},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        double same = pairs_sent(cases[i].name, false), disjoint = pairs_sent(cases[i].name, true);
-        printf("%s: %.3f k pairs of the same positions, %.3f k of disjoint ones\n", cases[i].name,
-               same, disjoint);
-        assert_true(fabs(same / cases[i].same - 1) < 0.05);
-        assert_true(fabs(disjoint / cases[i].disjoint - 1) < 0.05);
-    }
-}
-
 VECTORS_MAIN(cmocka_unit_test(all_algorithms_are_right_and_canonical_ones_equal_dense_bit_for_bit),
              cmocka_unit_test(long_streams_of_full_chunks_come_to_an_end),
              cmocka_unit_test(a_full_window_behind_a_sparse_one_gets_a_chunk_of_its_own),
@@ -469,5 +354,4 @@ VECTORS_MAIN(cmocka_unit_test(all_algorithms_are_right_and_canonical_ones_equal_
              cmocka_unit_test(the_server_is_on_the_largest_host_and_others_talk_to_it_alone),
              cmocka_unit_test(phases_of_sums_in_flight_are_told_apart),
              cmocka_unit_test(a_short_list_is_reported_with_the_size_needed),
-             cmocka_unit_test(unsorted_lists_are_refused),
-             cmocka_unit_test(each_sends_what_it_says))
+             cmocka_unit_test(unsorted_lists_are_refused))

@@ -166,6 +166,7 @@ static void make_hosts(struct world *w)
         host[r] = r / PER_HOST;
     world_create(w, &options);
     world_share_hosts(w, host);
+    world_set_indices(w, SPR_INDICES_PLAIN);
 }
 
 /* What the host that sends most sends to others, in pairs of 6 bytes per entry of a list; the

@@ -166,6 +166,7 @@ static double bytes_of_rows(const char *algorithm, bool all)
     double bytes;
 
     make(&w, RANKS, 0);
+    world_set_indices(&w, SPR_INDICES_PLAIN);
     for (int r = 0; r < RANKS; r++) {
         in[r] = (spr_sparse){malloc(N * 4), malloc(N * 4), 0, 0};
         for (uint32_t i = 0; i < N; i++)

@@ -50,6 +50,13 @@ static void add_rank(struct world *w, int rank)
     w->comms[rank] = comm;
 }
 
+void world_set_indices(struct world *w, int indices)
+{
+    for (int r = 0; r < w->ranks; r++)
+        if (w->comms[r])
+            w->comms[r]->options.indices = indices;
+}
+
 void world_share_hosts(struct world *w, const int *host)
 {
     for (int r = 0; r < w->ranks - (w->liar ? 1 : 0); r++) {

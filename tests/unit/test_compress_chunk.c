@@ -174,24 +174,80 @@ static const char *open_error(const void *data, size_t bytes, struct spr_chunk *
     return why;
 }
 
+/* Bytes of the format with packed positions, as the coder says. */
+static size_t packed_bytes(enum spr_vtype v, const struct spr_index_coder *indices)
+{
+    uint32_t *at = malloc((model.count + 1) * sizeof *at);
+    uint64_t sizes[SPR_INDEX_IDS];
+    size_t n = 0, id = 0;
+
+    for (uint32_t w = 0; w < model.windows; w++)
+        for (uint32_t p = 0; p < SPR_WINDOW; p++)
+            if (model.set[w][p] &&
+                p < spr_blocks_window_len(&model.blocks, model.owner, model.first + w))
+                at[n++] = w * SPR_WINDOW + p;
+    assert_int_equal(n, model.count);
+    spr_index_sizes(at, n, model.positions, sizes);
+    while (spr_index_coder_at(id) != indices)
+        id++;
+    free(at);
+    return spr_chunk_bytes(SPR_CHUNK_PACKED, v, model.windows, model.positions, model.words,
+                           model.count) +
+           spr_align_up(sizes[id], 4);
+}
+
+/* What the writer is to take, and the bytes of that. */
+static enum spr_chunk_format expected_format(enum spr_vtype v, int force, size_t *bytes)
+{
+    enum spr_chunk_format best = SPR_CHUNK_FORMATS;
+
+    *bytes = SIZE_MAX;
+    for (unsigned f = 0; f < SPR_CHUNK_FORMATS; f++) {
+        size_t takes = spr_chunk_bytes((enum spr_chunk_format)f, v, model.windows, model.positions,
+                                       model.words, model.count);
+        bool can = f != SPR_CHUNK_DENSE || model.count == model.positions;
+
+        if (f == SPR_CHUNK_PACKED) {
+            can = writer.indices && model.count > 0;
+            if (can)
+                takes = packed_bytes(v, writer.indices);
+            can &= force == SPR_CHUNK_PACKED || 5 * model.count < model.positions;
+        }
+        if (can && ((int)f == force || takes < *bytes)) {
+            *bytes = takes;
+            best = (enum spr_chunk_format)f;
+            if ((int)f == force)
+                break;
+        }
+    }
+    return best;
+}
+
 static void check_round_trip(enum spr_vtype v, int force)
 {
-    size_t cheapest = spr_chunk_writer_bytes(&writer, v), least = SIZE_MAX;
+    size_t plain, least, cap;
+    enum spr_chunk_format format;
+    const struct spr_index_coder *indices = writer.indices;
     struct spr_chunk c;
 
-    for (unsigned f = 0; f < SPR_CHUNK_FORMATS; f++)
-        if (f != SPR_CHUNK_DENSE || model.count == model.positions)
-            least = spr_min_size(least, spr_chunk_bytes((enum spr_chunk_format)f, v, model.windows,
-                                                        model.positions, model.words, model.count));
-    assert_int_equal(cheapest, least);
-    assert_true(cheapest <= spr_chunk_bound(v, model.windows));
-    if (force >= 0 && (force != SPR_CHUNK_DENSE || model.count == model.positions))
-        least = spr_chunk_bytes((enum spr_chunk_format)force, v, model.windows, model.positions,
-                                model.words, model.count);
-    /* A buffer of its own of the exact size, so that a sanitizer sees what is beyond. */
-    char *out = malloc(least);
-    size_t bytes = spr_chunk_writer_finish(&writer, v, force, SPR_CHUNK_LAST, out, least);
+    writer.indices = NULL;
+    expected_format(v, -1, &plain);
+    assert_int_equal(spr_chunk_writer_bytes(&writer, v), plain);
+    assert_true(plain <= spr_chunk_bound(v, model.windows));
+    writer.indices = indices;
+    format = expected_format(v, force, &least);
+    cap = least;
+    if (indices && model.count > 0)
+        cap = spr_max_size(plain, packed_bytes(v, indices)) + 4 +
+              spr_index_bound(indices, model.positions, model.count);
+
+    char *room = malloc(cap);
+    size_t bytes = spr_chunk_writer_finish(&writer, v, force, SPR_CHUNK_LAST, room, cap);
     assert_int_equal(bytes, least);
+    /* A buffer of its own of the exact size, so that a sanitizer sees what is beyond. */
+    char *out = malloc(bytes);
+    memcpy(out, room, bytes);
+    free(room);
     if (model.windows == 0) { /* can be written, but says nothing: refused */
         assert_non_null(open_error(out, bytes, &c));
         free(out);
@@ -199,7 +255,7 @@ static void check_round_trip(enum spr_vtype v, int force)
     }
     assert_null(open_error(out, bytes, &c));
     assert_true(c.count == model.count && c.vtype == v && c.flags == SPR_CHUNK_LAST);
-    assert_true(force < 0 || least == cheapest || c.format == (enum spr_chunk_format)force);
+    assert_int_equal(c.format, format);
     for (int scalar = 0; scalar < 2; scalar++) {
         spr_cpu_override(scalar ? 0 : UINT32_MAX);
         check_add(c);
@@ -219,6 +275,13 @@ static const struct {
     {{65536 * 2, 1, 8}, 0, 0, 2}, {{200000, 1, 0}, 0, 1, 0},
 };
 
+static const struct spr_index_coder *coder_of_blocks(size_t i)
+{
+    static const char *const names[] = {"bitpack", "eliasfano", "golomb"};
+
+    return spr_index_coder_find(names[i % SPR_ARRAY_LEN(names)]);
+}
+
 static void use_shape(size_t s)
 {
     model.blocks = shapes[s].blocks;
@@ -236,6 +299,9 @@ static void entries_survive_every_format_and_value_type(void **state)
                 model_fill((enum fill)fill, shapes[s].windows, (enum spr_vtype)v);
                 for (int force = -1; force < SPR_CHUNK_FORMATS; force++)
                     check_round_trip((enum spr_vtype)v, force);
+                writer.indices = coder_of_blocks(s + (size_t)fill);
+                check_round_trip((enum spr_vtype)v, -1);
+                check_round_trip((enum spr_vtype)v, SPR_CHUNK_PACKED);
             }
 }
 
@@ -249,6 +315,7 @@ static char *random_chunk(size_t *bytes)
 
     use_shape(small[spr_rng_below(&rng, SPR_ARRAY_LEN(small))]);
     model_fill(fill, 1, v);
+    writer.indices = coder_of_blocks(spr_rng_below(&rng, 3));
     size_t cap = spr_chunk_bytes(SPR_CHUNK_U32, v, 1, model.positions, model.words, model.count) +
                  spr_chunk_bytes(SPR_CHUNK_BITMAP, v, 1, model.positions, model.words, model.count);
     char *out = malloc(cap);

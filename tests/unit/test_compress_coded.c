@@ -43,6 +43,7 @@ static void send_in_chunks(const struct spr_codec_step *step, const struct spr_c
             continue;
         spr_chunk_writer_init(&w, b, owner, 1, SPR_WINDOW, scratch);
         w.coding = &coding;
+        w.indices = owner & 1 ? spr_index_coder_find("bitpack") : NULL;
         spr_chunk_writer_begin(&w, 0);
         size_t n = spr_blocks_gather(b, step->dense ? NULL : offsets, step->index, value, owner, 0,
                                      w.pos, w.val);

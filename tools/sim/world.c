@@ -7,10 +7,11 @@
 #include "base/util.h"
 #include "collectives/collective.h"
 #include "collectives/comm.h"
+#include "collectives/indices.h"
 
 /* One rank's communicator, which knows who shares its host, linked to all others. Payloads need no
  * checksums here. */
-static spr_status add_rank(struct world *world, int rank, int ranks_per_host,
+static spr_status add_rank(struct world *world, int rank, int ranks_per_host, double rate,
                            struct spr_error *error)
 {
     struct spr_options options = {0};
@@ -20,6 +21,8 @@ static spr_status add_rank(struct world *world, int rank, int ranks_per_host,
 
     if (status)
         return status;
+    if (options.indices == SPR_INDICES_AUTO) /* its transport does not say how fast it is */
+        options.indices = spr_indices_of_model(&(struct spr_model){.byte = 8 / rate});
     status = spr_comm_new(rank, world->ranks, &options, spr_sim_clock(world->sim), &comm);
     if (status) {
         spr_opt_free(spr_options_table, spr_options_count, &options);
@@ -78,7 +81,7 @@ spr_status world_open(struct world *world, const struct options *options, int ra
     if (world->sim == NULL || world->comms == NULL || world->requests == NULL)
         status = spr_error_set(error, SPR_ERR_NOMEM, -1, "out of memory");
     for (int r = 0; status == SPR_OK && r < ranks; r++)
-        status = add_rank(world, r, options->ranks_per_host, error);
+        status = add_rank(world, r, options->ranks_per_host, link, error);
     if (status) {
         world_close(world);
         return status;

@@ -375,6 +375,7 @@ static void sim_deregister(struct spr_transport *t, void *memory, size_t bytes)
 
 const struct spr_transport_ops spr_sim_ops = {
     .name = "sim",
+    .narrow = true,
     .open = sim_unopened,
     .address = sim_address,
     .unusable = sim_unusable,

@@ -182,6 +182,7 @@ static const char *unusable(const struct spr_peer_info *mine, const struct spr_p
 const struct spr_transport_ops spr_transport_uring = {
     .name = "uring",
     .seals = true,
+    .narrow = true,
     .open = open_transport,
     .address = spr_tcp_address,
     .unusable = unusable,

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "collectives/indices.h"
+
+#include <math.h>
+
+#include "collectives/comm.h"
+
+/* The constant `merge` of a model where spr_index_costs were measured. Where it is more, because
+ * ranks share CPUs, so is the time that they take; less it is only where nobody has measured. */
+#define MERGE_S 2e-9
+
+/* The mean of the largest of n gaps that are distributed geometrically, over their mean: the n-th
+ * harmonic number. */
+#define LARGEST_OF_256 6.12
+
+double spr_indices_bytes(int indices, double every)
+{
+    double gap = fmax(every - 1, 0), low;
+
+    switch (indices) {
+    case SPR_INDICES_BITPACK: /* a width is a whole number: on average half a bit too wide */
+        return (fmax(log2(LARGEST_OF_256 * gap) + 0.5, 0) + 8.0 / SPR_INDEX_BLOCK) / 8;
+    case SPR_INDICES_ELIASFANO:
+        low = fmax(ceil(log2(gap / 2)), 0);
+        return (low + 1 + gap / exp2(low) + 16.0 / SPR_INDEX_BLOCK) / 8;
+    default:
+        return sizeof(uint16_t);
+    }
+}
+
+static double seconds(int indices, const struct spr_model *model)
+{
+    static const enum spr_index_id coders[] = {
+        [SPR_INDICES_BITPACK] = SPR_INDEX_BITPACK, [SPR_INDICES_ELIASFANO] = SPR_INDEX_ELIASFANO};
+    double wire = model->byte * spr_indices_bytes(indices, 100), ns;
+
+    if (indices == SPR_INDICES_PLAIN)
+        return wire;
+    ns = (double)spr_index_costs[coders[indices]].encode_ns +
+         2 * (double)spr_index_costs[coders[indices]].decode_ns;
+    return wire + 1e-9 * ns * fmax(model->merge / MERGE_S, 1);
+}
+
+int spr_indices_of_model(const struct spr_model *model)
+{
+    int best = SPR_INDICES_PLAIN;
+
+    for (int i = best + 1; i <= SPR_INDICES_ELIASFANO; i++)
+        if (seconds(i, model) < seconds(best, model))
+            best = i;
+    return best;
+}
+
+/* Is there a link that is? */
+static bool narrow(const struct spr_comm *comm)
+{
+    for (int r = 0; r < comm->size; r++) {
+        const struct spr_link *link = comm->channel.peers[comm->ids[r]].link;
+        if (link && link->transport->ops->narrow)
+            return true;
+    }
+    return false;
+}
+
+int spr_indices_of(const struct spr_comm *comm)
+{
+    if (comm->options.indices != SPR_INDICES_AUTO)
+        return comm->options.indices;
+    if (comm->model.known)
+        return spr_indices_of_model(&comm->model);
+    return narrow(comm) ? SPR_INDICES_BITPACK : SPR_INDICES_PLAIN;
+}
+
+const struct spr_index_coder *spr_indices_coder(int indices)
+{
+    return indices == SPR_INDICES_BITPACK     ? spr_index_coder_at(SPR_INDEX_BITPACK)
+           : indices == SPR_INDICES_ELIASFANO ? spr_index_coder_at(SPR_INDEX_ELIASFANO)
+                                              : NULL;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Bytes that algorithms of the sparse allreduce send, against what they say that they are, and
+ * against the least that there can be.
+ */
+#include "tests/sim/sums.h"
+#include "transport/frame.h"
+
+enum { COST_RANKS = 8, COST_K = 24000, COST_N = 6000000 };
+
+/* What a rank sends, without the headers of frames. */
+static double sent_by(const struct world *w, int rank)
+{
+    const struct spr_counters *c = &w->comms[rank]->counters;
+
+    return (double)(c->sent_bytes - c->sent_frames * SPR_FRAME_BYTES);
+}
+
+/* By the rank that sends most, in pairs of 6 bytes per entry of a list. The headers of chunks, and
+ * those of windows in them, are small beside them. */
+static double pairs_sent(const char *algorithm, bool disjoint)
+{
+    struct sums s = {.algorithm = algorithm, .n = COST_N};
+    double sent = 0;
+
+    make(&s.world, COST_RANKS, 0);
+    world_set_indices(&s.world, SPR_INDICES_PLAIN);
+    allocate(&s);
+    for (int r = 0; r < COST_RANKS; r++)
+        for (size_t k = 0; k < COST_K; k++)
+            enter(&s, r, k * (COST_N / COST_K) + (disjoint ? (size_t)r * 31 : 0), 1);
+    run_sparse(&s);
+    for (int r = 0; r < COST_RANKS; r++)
+        sent = fmax(sent, sent_by(&s.world, r));
+    free_sums(&s);
+    world_destroy(&s.world);
+    return sent / 6 / COST_K;
+}
+
+/* In lists of k entries. */
+static void each_sends_what_it_says(void **state)
+{
+    static const struct {
+        const char *name;
+        double same, disjoint;
+    } cases[] = {
+        {"direct", 2 * 7 / 8.0, 7 / 8.0 * 9},
+        {"allgather", 7, 7},
+        {"doubling", 3, 7},
+        {"ring", 2 * 7 / 8.0, 1.5 * 7},
+        {"server", 7, 7 * 8},
+        /* Each tile of 256 has an entry, of every rank. */
+        {"blocks", 2 * 7 / 8.0 * COST_N / 256 * 1056 / 6 / COST_K,
+         2 * 7 / 8.0 * COST_N / 256 * 1056 / 6 / COST_K},
+        {"union", 2 * 7 / 8.0 * 4 / 6, 7 / 8.0 * (8 * 2 + 9 * 4) / 6},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double same = pairs_sent(cases[i].name, false), disjoint = pairs_sent(cases[i].name, true);
+        printf("%s: %.3f k pairs of the same positions, %.3f k of disjoint ones\n", cases[i].name,
+               same, disjoint);
+        assert_true(fabs(same / cases[i].same - 1) < 0.05);
+        assert_true(fabs(disjoint / cases[i].disjoint - 1) < 0.05);
+    }
+}
+
+/* Bits per position of a random set that has this share of them: H(d) / d. */
+static double entropy(double d) { return -log2(d) - (1 - d) / d * log2(1 - d); }
+
+/* Bytes that direct sends, over the least that any exact sum of random lists needs: each rank tells
+ * its entries, and the union but for what it owns and what it has told. */
+static double over_least(double density, int indices)
+{
+    struct sums s = {.algorithm = "direct", .n = 4000000};
+    double k = 0, all = 0, sent = 0, least, d;
+    struct spr_rng rng = {seed, 5};
+
+    make(&s.world, COST_RANKS, 0);
+    world_set_indices(&s.world, indices);
+    allocate(&s);
+    for (size_t i = 0; i < s.n; i++) {
+        bool any = false;
+        for (int r = 0; r < COST_RANKS; r++)
+            if (spr_rng_double(&rng) < density) {
+                enter(&s, r, i, 1);
+                any = true;
+                k++;
+            }
+        all += any;
+    }
+    run_sparse(&s);
+    for (int r = 0; r < COST_RANKS; r++)
+        sent += sent_by(&s.world, r) / COST_RANKS;
+    free_sums(&s);
+    world_destroy(&s.world);
+    k /= COST_RANKS;
+    d = all / (double)s.n;
+    least = k * (4 + entropy(density) / 8) +
+            (COST_RANKS - 2.0) / COST_RANKS * all * (4 + entropy(d) / 8);
+    return sent / least;
+}
+
+static void positions_take_little_more_than_their_entropy(void **state)
+{
+    static const double densities[] = {0.001, 0.01, 0.1};
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(densities); i++) {
+        double plain = over_least(densities[i], SPR_INDICES_PLAIN);
+        double bits = over_least(densities[i], SPR_INDICES_BITPACK);
+        double coded = over_least(densities[i], SPR_INDICES_ELIASFANO);
+        printf("%g %%: %.3f of the least bytes plain, %.3f packed, %.3f by Elias-Fano\n",
+               100 * densities[i], plain, bits, coded);
+        assert_true(bits < 0.99 * plain && coded < bits);
+        assert_true(bits < 1.2);
+    }
+}
+
+VECTORS_MAIN(cmocka_unit_test(each_sends_what_it_says),
+             cmocka_unit_test(positions_take_little_more_than_their_entropy))
