@@ -2,7 +2,8 @@
  *
  * Direct reduce-scatter and allgather: allreduce, reduce_scatter, allgather and broadcast of large
  * vectors. Canonical: one owner per element adds the contributions in rank order and its bytes are
- * forwarded unchanged, so the bits depend on nothing but inputs and world.
+ * forwarded unchanged, so the bits depend on nothing but inputs and world. With
+ * SPARRING_DETERMINISM=off it adds them as they come, and all ranks still have the same bits.
  *
  * Cost, n elements of v bytes, P ranks: 2 steps, 2 (P-1) messages per chunk and rank;
  *   sent and received per rank 2 (P-1)/P n v bytes (the lower bound of an allreduce; half of it for
@@ -21,6 +22,8 @@
  * one on its way out. Receives are posted (granted) a few chunks ahead, rotated over the senders,
  * rank r beginning with r + 1, so that at any time each rank sends to another one: no incast.
  */
+#include <string.h>
+
 #include "base/crc32c.h"
 #include "collectives/direct.h"
 #include "collectives/reduce.h"
@@ -133,39 +136,62 @@ static void release(spr_request *rq, struct spr_direct *d, struct spr_in *in)
     d->staging[slot] = NULL;
 }
 
+/* Whose contribution to chunk `finished` is added next, or after that of `first`: the next one in
+ * rank order, or any. -1: it is not there. */
+static int whose(spr_request *rq, struct spr_direct *d, int first)
+{
+    int begin = d->taken ? 0 : d->added + (first >= 0), end = d->taken ? d->group.size : begin + 1;
+    struct spr_in *in;
+
+    for (int r = begin; r < end; r++)
+        if (r != first && !(d->taken && d->taken[r]) && contribution(rq, d, r, d->finished, &in))
+            return r;
+    return -1;
+}
+
+/* It has been added. */
+static void took(spr_request *rq, struct spr_direct *d, int rank, struct spr_in *in)
+{
+    if (in)
+        release(rq, d, in);
+    if (d->taken)
+        d->taken[rank] = true;
+    d->added++;
+}
+
 /* Add the next contribution to chunk `finished`, the first two at once: each byte is read once, and
  * the last sum goes to its place. False: one has not arrived. */
 static bool add_next(spr_request *rq, struct spr_direct *d)
 {
-    int size = d->group.size, rank = d->next_rank;
-    const struct spr_reduce_two two = {rq->plan.dtype, d->op, rank == 1, rank == size - 1,
+    bool first = d->added == 0;
+    int size = d->group.size, rank_a = first ? whose(rq, d, -1) : -1, rank_b;
+    const struct spr_reduce_two two = {rq->plan.dtype, d->op, first, d->added + first + 1 == size,
                                        d->divisor};
     size_t n = chunk_length(d, d->group.rank, d->finished);
     void *out = two.last ? target(d, d->group.rank, d->finished) : d->accumulator;
     const void *a = d->accumulator, *b;
     struct spr_in *in_a = NULL, *in_b;
 
-    b = contribution(rq, d, rank, d->finished, &in_b);
-    if (b && two.first)
-        a = contribution(rq, d, 0, d->finished, &in_a);
-    if (!a || !b)
+    if ((first && rank_a < 0) || (rank_b = whose(rq, d, rank_a)) < 0)
         return false;
+    if (first)
+        a = contribution(rq, d, rank_a, d->finished, &in_a);
+    b = contribution(rq, d, rank_b, d->finished, &in_b);
     spr_reduce_two(&two, out, a, b, n);
-    if (in_a)
-        release(rq, d, in_a);
-    if (in_b)
-        release(rq, d, in_b);
+    if (first)
+        took(rq, d, rank_a, in_a);
+    took(rq, d, rank_b, in_b);
     return true;
 }
 
-/* Add what has arrived, strictly in rank order. */
+/* Add what has arrived. */
 static void sum(spr_request *rq, struct spr_direct *d)
 {
     spr_dtype dtype = rq->plan.dtype;
     uint64_t begin = spr_now_ns(rq->comm->clock);
 
     while (d->finished < d->own) {
-        for (; d->next_rank < d->group.size; d->next_rank++)
+        while (d->group.size > 1 && d->added < d->group.size)
             if (!add_next(rq, d))
                 goto out;
         if (d->group.size == 1) {
@@ -178,7 +204,9 @@ static void sum(spr_request *rq, struct spr_direct *d)
             d->crc[d->finished] =
                 spr_crc32c(0, target(d, d->group.rank, d->finished),
                            chunk_length(d, d->group.rank, d->finished) * d->element);
-        d->next_rank = 1;
+        d->added = 0;
+        if (d->taken)
+            memset(d->taken, 0, (size_t)d->group.size * sizeof *d->taken);
         d->finished++;
     }
 out:

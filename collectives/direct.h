@@ -41,7 +41,8 @@ struct spr_direct {
     bool eager;
     uint32_t own;      /* chunks of our segment */
     uint32_t finished; /* of these, summed and stored */
-    int next_rank;     /* whose contribution to chunk `finished` is added next, from rank 1 on */
+    int added;         /* contributions to chunk `finished` */
+    bool *taken;       /* [size] whose; NULL: they are added in rank order, not as they come */
     uint32_t wanted_chunk, wanted_peer; /* next contribution to ask for */
     void *accumulator;
     struct spr_direct_peer *peers;

@@ -33,7 +33,9 @@ void spr_direct_begin(spr_request *rq, struct spr_direct *d)
     choose_chunk(d, rq->comm);
     d->own = spr_direct_segment_chunks(d, d->group.rank);
     d->finished = d->reduce || d->scatter ? 0 : d->own;
-    d->next_rank = 1;
+    d->added = 0;
+    if (d->taken)
+        memset(d->taken, 0, (size_t)d->group.size * sizeof *d->taken);
     d->wanted_chunk = d->wanted_peer = 0;
     assert(!d->crc || d->own <= d->crc_room);
     if (d->peers)
@@ -53,6 +55,9 @@ bool spr_direct_make(spr_request *rq, struct spr_direct *d)
     d->to_owner = spr_arena_alloc(&rq->arena, SPR_DIRECT_AHEAD * size * sizeof *d->to_owner);
     d->to_all = spr_arena_alloc(&rq->arena, SPR_DIRECT_AHEAD * size * sizeof *d->to_all);
     d->from_owner = spr_arena_alloc(&rq->arena, SPR_DIRECT_AHEAD * size * sizeof *d->from_owner);
+    if (d->reduce && rq->comm->options.determinism == SPR_DETERMINISM_OFF &&
+        !(d->taken = spr_arena_alloc(&rq->arena, size * sizeof *d->taken)))
+        return false;
     d->accumulator = d->reduce ? spr_arena_buffer(&rq->arena, d->chunk * accumulator_size) : d;
     if (d->reduce && d->gather && spr_channel_checksums(&rq->comm->channel)) {
         /* A shorter segment may fall into one more than asked for. The own one is at times not as

@@ -25,6 +25,8 @@
  */
 #include "collectives/sparse.h"
 
+#include <string.h>
+
 #include "compress/select/topk.h"
 
 /* Sender: our list to the owners ----------------------------------------------------------------
@@ -177,6 +179,28 @@ const struct spr_sparse_way spr_sparse_chunks = {.encode = spr_sparse_encode,
 /* All steps -------------------------------------------------------------------------------------
  */
 
+/* Add what is there of window `merged`: in the order of sources, or any. True: of all. */
+static bool add_sources(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+    int sources = s->sources.size;
+
+    if (s->taken && s->next_rank == 0)
+        memset(s->taken, 0, (size_t)sources * sizeof *s->taken);
+    for (int i = s->taken ? 0 : s->next_rank; i < sources && !rq->comm->error.status; i++) {
+        if (s->taken && s->taken[i])
+            continue;
+        if (s->way->add(rq, i)) {
+            s->next_rank++;
+            if (s->taken)
+                s->taken[i] = true;
+        } else if (!s->taken) {
+            break;
+        }
+    }
+    return s->next_rank == sources;
+}
+
 static void merge(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
@@ -184,9 +208,7 @@ static void merge(spr_request *rq)
     uint64_t begin = spr_now_ns(rq->comm->clock);
 
     while (s->merged < s->windows && s->way->has_room(rq)) {
-        while (s->next_rank < sources && s->way->add(rq, s->next_rank))
-            s->next_rank++;
-        if (s->next_rank < sources || !s->way->harvest(rq))
+        if (!add_sources(rq) || !s->way->harvest(rq))
             break;
     }
     rq->comm->counters.merge_ns += spr_now_ns(rq->comm->clock) - begin;

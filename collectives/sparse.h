@@ -91,10 +91,12 @@ struct spr_sparse_state {
     struct spr_stream *contributions; /* [sources.size] */
     uint32_t merged;                  /* windows summed and harvested */
     int next_rank;                    /* whose entries of window `merged` are added next */
-    size_t contributed;               /* entries of that window, of all ranks so far */
-    uint32_t *largest;                /* scratch to select among sums, or NULL */
-    float *accumulator;               /* span */
-    uint64_t *touched;                /* span bits */
+    bool
+        *taken; /* [sources.size] who they are added of, as they come, next_rank of them; or NULL */
+    size_t contributed; /* entries of that window, of all ranks so far */
+    uint32_t *largest;  /* scratch to select among sums, or NULL */
+    float *accumulator; /* span */
+    uint64_t *touched;  /* span bits */
     /* Step 2: */
     struct spr_chunk_writer union_writer;
     uint32_t union_chunks;

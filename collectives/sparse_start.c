@@ -192,6 +192,9 @@ bool spr_sparse_make_links(spr_request *rq)
         s->windows = spr_blocks_windows(&s->blocks, (uint32_t)s->own);
         if (!spr_sparse_make_streams(rq, &s->contributions, s->sources.size, s->sources.rank))
             return false;
+        if (rq->comm->options.determinism == SPR_DETERMINISM_OFF &&
+            !(s->taken = spr_arena_alloc(&rq->arena, (size_t)s->sources.size * sizeof *s->taken)))
+            return false;
     }
     if (!make_senders(rq) || !spr_sparse_make_streams(rq, &s->unions, owners, s->own))
         return false;

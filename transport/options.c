@@ -3,7 +3,7 @@
 
 static const char *const progress_choices[] = {"thread", "caller", NULL};
 static const char *const crc_choices[] = {"no", "yes", "auto", NULL};
-static const char *const determinism_choices[] = {"run", "canonical", NULL};
+static const char *const determinism_choices[] = {"run", "canonical", "off", NULL};
 static const char *const indices_choices[] = {"auto", "plain", "bitpack", "eliasfano", NULL};
 static const char *const connect_choices[] = {"auto", "cm", "socket", NULL};
 
@@ -32,7 +32,8 @@ const struct spr_opt spr_options_table[] = {
      FIELD(insecure), NULL, 0, 0},
     {"crc", "auto", "checksum of every payload; auto: on TCP between hosts only", SPR_OPT_ENUM,
      FIELD(crc), crc_choices, 0, 0},
-    {"determinism", "run", "run: bits of a sum may depend on who shares a host; canonical: not",
+    {"determinism", "run",
+     "run: bits of a sum may depend on who shares a host; canonical: not; off: on timing, too",
      SPR_OPT_ENUM, FIELD(determinism), determinism_choices, 0, 0},
     {"model", "",
      "how algorithms are chosen: measure, or constants of sparring-tune; empty: by rules",

@@ -12,8 +12,9 @@
 
 /* auto: not inside a host, where the bytes never leave memory. */
 enum { SPR_CRC_NO, SPR_CRC_YES, SPR_CRC_AUTO };
-/* run: the same bits in each run of the same world on the same hosts; canonical: on any hosts. */
-enum { SPR_DETERMINISM_RUN, SPR_DETERMINISM_CANONICAL };
+/* run: the same bits in each run of the same world on the same hosts; canonical: on any hosts; off:
+ * on all ranks, but others in each run. */
+enum { SPR_DETERMINISM_RUN, SPR_DETERMINISM_CANONICAL, SPR_DETERMINISM_OFF };
 /* Of chunks. auto: what the links are worth. In the order of how short they are. */
 enum { SPR_INDICES_AUTO, SPR_INDICES_PLAIN, SPR_INDICES_BITPACK, SPR_INDICES_ELIASFANO };
 enum { SPR_CONNECT_AUTO, SPR_CONNECT_CM, SPR_CONNECT_SOCKET };

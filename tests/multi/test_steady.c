@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * After its first calls a job allocates and registers nothing more, on every transport; and the
- * same inputs give the same bits on all of them.
+ * After its first calls a job allocates and registers nothing more, on every transport; and each
+ * level of determinism gives the bits that it promises, on all of them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,7 +43,9 @@ struct work {
     spr_sparse list;
     spr_codec *codec[CODECS];
     double inputs[INPUTS];
-    uint32_t crc; /* of all results */
+    bool in_order;    /* SPARRING_DETERMINISM=canonical */
+    uint32_t crc;     /* of all results that all ranks have */
+    uint32_t own_crc; /* of the others */
 };
 
 static const struct {
@@ -70,7 +72,8 @@ static void run_dense(struct work *w, spr_dtype dtype, size_t count)
     for (int a = 0; spr_algorithm_name("allreduce", a); a++) {
         spr_call_options options = SPR_CALL_OPTIONS_INIT;
         options.algorithm = spr_algorithm_name("allreduce", a);
-        if (!reference_allreduce_takes(options.algorithm, dtype, count))
+        if (!reference_allreduce_takes(options.algorithm, dtype, count) ||
+            (w->in_order && !spr_algorithm_is_canonical("allreduce", options.algorithm)))
             continue;
         fill(w, dtype, count, count);
         RANK_CHECK(!spr_allreduce(w->comm, w->in, w->out, count, dtype, SPR_SUM, &options));
@@ -84,12 +87,12 @@ static void run_dense(struct work *w, spr_dtype dtype, size_t count)
     add_to_crc(w, w->in, part * (size_t)w->size * spr_dtype_size(dtype));
     RANK_CHECK(!spr_broadcast(w->comm, w->in, count, dtype, w->size - 1, NULL));
     RANK_CHECK(!spr_sendrecv(w->comm, w->in, w->out, count, dtype, 1, NULL));
-    add_to_crc(w, w->out, bytes);
+    w->own_crc = spr_crc32c(w->own_crc, w->out, bytes);
 }
 
 static void run_round(struct work *w)
 {
-    w->crc = 0;
+    w->crc = w->own_crc = 0;
     for (size_t i = 0; i < SPR_ARRAY_LEN(dense); i++) {
         run_dense(w, dense[i].dtype, 100);
         run_dense(w, dense[i].dtype, N);
@@ -118,6 +121,8 @@ static void open_work(struct work *w, spr_comm *comm)
         value[i] = (float)reference_input(seed, SPR_FP32, 2, w->rank, i);
     }
     w->list = (spr_sparse){index, value, K, 0};
+    w->in_order =
+        getenv("SPARRING_DETERMINISM") && !strcmp(getenv("SPARRING_DETERMINISM"), "canonical");
     RANK_CHECK(!spr_mem_alloc(comm, N * sizeof(double), &w->in));
     RANK_CHECK(!spr_mem_alloc(comm, N * sizeof(double), &w->out));
     for (size_t i = 0; i < CODECS; i++)
@@ -191,33 +196,43 @@ static void run_once(struct job *job, int rank, spr_comm *comm)
     run_round(&w);
     run_round(&w); /* the codec has something left from the first */
     ((uint32_t *)job->shared)[rank] = w.crc;
+    ((uint32_t *)job->shared)[WORLD + rank] = w.own_crc;
     close_work(&w);
 }
 
-static void the_same_inputs_give_the_same_bits_on_all_transports(void **state)
+/* The level "off" alone gives other bits in each run; but all ranks have the same. */
+static void bits_are_as_the_level_of_determinism_says_on_all_transports(void **state)
 {
-    uint32_t first[WORLD];
+    static const char *const levels[] = {"run", "canonical", "off"};
 
     (void)state;
-    for (size_t t = 0; t < job_transport_count; t++) {
-        struct job job;
-        uint32_t *crc;
-        job_start(&job, WORLD, job_transports[t], run_once, NULL);
-        crc = (uint32_t *)job.shared;
-        assert_true(job_wait(&job, SECONDS));
-        print_message("%s: %08x\n", job_transports[t], crc[0]);
-        if (t == 0)
-            memcpy(first, crc, sizeof first);
-        assert_memory_equal(crc, first, sizeof first);
-        job_expect_success(&job, 1);
+    for (size_t l = 0; l < SPR_ARRAY_LEN(levels); l++) {
+        uint32_t first[2 * WORLD];
+        assert_int_equal(setenv("SPARRING_DETERMINISM", levels[l], 1), 0);
+        for (size_t t = 0; t < job_transport_count; t++) {
+            struct job job;
+            uint32_t *crc;
+            job_start(&job, WORLD, job_transports[t], run_once, NULL);
+            crc = (uint32_t *)job.shared;
+            assert_true(job_wait(&job, SECONDS));
+            print_message("%s, %s: %08x\n", levels[l], job_transports[t], crc[0]);
+            for (int r = 1; r < WORLD; r++)
+                assert_int_equal(crc[r], crc[0]);
+            if (t == 0)
+                memcpy(first, crc, sizeof first);
+            if (strcmp(levels[l], "off") != 0)
+                assert_memory_equal(crc, first, sizeof first);
+            job_expect_success(&job, 1);
+        }
     }
+    assert_int_equal(unsetenv("SPARRING_DETERMINISM"), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_allocated_or_registered_after_the_first_calls),
-        cmocka_unit_test(the_same_inputs_give_the_same_bits_on_all_transports),
+        cmocka_unit_test(bits_are_as_the_level_of_determinism_says_on_all_transports),
     };
 
     seed = job_seed();

@@ -92,8 +92,7 @@ static void hosts_show_in_the_bits_unless_they_must_not(void **state)
     sum_with(&w, &b, NULL, any);
     assert_memory_equal(any, hierarchical, sizeof any);
     assert_memory_not_equal(any, direct, sizeof any);
-    for (int r = 0; r < 6; r++)
-        w.comms[r]->options.determinism = SPR_DETERMINISM_CANONICAL;
+    world_set_determinism(&w, SPR_DETERMINISM_CANONICAL);
     sum_with(&w, &b, NULL, any);
     assert_memory_equal(any, direct, sizeof any);
     options.algorithm = "hierarchical";
@@ -103,6 +102,38 @@ static void hosts_show_in_the_bits_unless_they_must_not(void **state)
     assert_non_null(strstr(spr_last_error(NULL), "with SPARRING_DETERMINISM=canonical; there is:"));
     drop(&w, &b);
     world_destroy(&w);
+}
+
+/* All ranks have the same bits, but those of a run depend on when messages came. */
+static void sums_in_the_order_of_arrival_are_right(void **state)
+{
+    static float in_order[20000], any[20000];
+    struct spr_rng rng = {seed, 4};
+    struct buffers b;
+    struct world w;
+
+    (void)state;
+    for (int ranks = 2; ranks <= 6; ranks++) {
+        make(&w, ranks, 10e9);
+        world_draw_hosts(&w, &rng);
+        world_set_determinism(&w, SPR_DETERMINISM_OFF);
+        for (int a = 0; spr_algorithm_name("allreduce", a); a++)
+            for (spr_dtype t = 0; t < SPR_DTYPE_COUNT; t++)
+                for (size_t s = 0; s < SPR_ARRAY_LEN(sizes); s++)
+                    if (reference_allreduce_takes(spr_algorithm_name("allreduce", a), t, sizes[s]))
+                        check_allreduce(&w, spr_algorithm_name("allreduce", a), t,
+                                        (spr_op)(s % SPR_OP_COUNT), sizes[s], s % 2, s);
+        fill(&w, &b, SPR_FP32, 20000, 20000, 3);
+        sum_with(&w, &b, "direct", any);
+        world_set_determinism(&w, SPR_DETERMINISM_RUN);
+        sum_with(&w, &b, "direct", in_order);
+        if (ranks > 2)
+            assert_memory_not_equal(any, in_order, sizeof any);
+        else
+            assert_memory_equal(any, in_order, sizeof any);
+        drop(&w, &b);
+        world_destroy(&w);
+    }
 }
 
 static void direct_and_flat_give_the_same_bits(void **state)
@@ -211,6 +242,7 @@ static void many_at_once_do_not_get_in_each_others_way(void **state)
 VECTORS_MAIN(cmocka_unit_test(allreduce_is_right_for_all_algorithms_types_and_sizes),
              cmocka_unit_test(hierarchical_allreduces_are_right_on_any_hosts),
              cmocka_unit_test(a_shorter_slice_may_have_more_chunks),
+             cmocka_unit_test(sums_in_the_order_of_arrival_are_right),
              cmocka_unit_test(hosts_show_in_the_bits_unless_they_must_not),
              cmocka_unit_test(direct_and_flat_give_the_same_bits),
              cmocka_unit_test(halving_and_doubling_add_neighbours_to_neighbours),

@@ -57,6 +57,13 @@ void world_set_indices(struct world *w, int indices)
             w->comms[r]->options.indices = indices;
 }
 
+void world_set_determinism(struct world *w, int level)
+{
+    for (int r = 0; r < w->ranks; r++)
+        if (w->comms[r])
+            w->comms[r]->options.determinism = level;
+}
+
 void world_share_hosts(struct world *w, const int *host)
 {
     for (int r = 0; r < w->ranks - (w->liar ? 1 : 0); r++) {
