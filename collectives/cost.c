@@ -115,13 +115,25 @@ double spr_cost_doubling(const struct spr_estimate *e)
            join(wire, e->model->reduce * e->bytes * (sums + (uneven ? 1 : 0)));
 }
 
+/* How often the vector leaves the host that sends most of a tree, up and down: that of its root,
+ * whose ranks have all those below them on other hosts but for the first, or the next one, whose
+ * ranks have those above them there, too. */
+static double tree_leaving(const struct spr_estimate *e)
+{
+    double local = e->scattered ? 1 : e->local, last = e->ranks - 1;
+    double root = fmin(2 * local, last) - local + 1;
+    double next = local + fmin(fmax(last - 2 * local, 0), 2 * local);
+
+    return fmax(root, next) * (e->scattered ? e->local : 1);
+}
+
 double spr_cost_tree(const struct spr_estimate *e)
 {
     double depth = log2(e->ranks + 1) - 1,
            chunk = fmin(e->bytes, fmin(fmax(e->bytes / 8, 16 << 10), SPR_CHUNK_BYTES));
-    /* An inner rank below the root takes from two and sends to two, and so does a chunk on its way
-     * up and down at each level; inside a host it is the sum of all that counts. */
-    double busiest = e->ranks > 4 ? 3 : e->ranks > 2 ? 2 : 1;
+    /* An inner rank takes from two and sends to two, and so does a chunk on its way up and down at
+     * each level; inside a host it is the sum of all that counts. */
+    double busiest = tree_leaving(e);
     double bytes = e->hosts > 1 ? busiest * e->bytes + fmax(4 * depth - busiest, 0) * chunk
                                 : 2 * (e->ranks - 1) / e->ranks * e->bytes;
 
