@@ -11,6 +11,7 @@ import math
 
 SLOW_S = 5  # of one iteration: what is predicted to take longer is left out
 PAIR = 6.0  # bytes of a value and its index on the wire, about
+TILE = 1056.0  # ... of a tile of 256 positions, see collectives/sparse_tiles.h
 FULL = 4.2  # ... of a list that became a dense part, per element
 SUM_NS = 0.8  # processor time of a byte that is sent, received and added, dense
 LIST_NS = 2.0  # ... of a list
@@ -93,11 +94,20 @@ def sparse_bytes(cell, density):
     def size(part):
         return min(PAIR * part, FULL) * cell.elements
 
+    def tiles(part):
+        return TILE / 256 * union(part, 256) * cell.elements
+
     whole = size(union(density, p))
+    inside = union(density, g)
     steps = range(math.ceil(math.log2(p)))
+    direct = g * (p - g) / p * (size(density) + whole)
     return {"allgather": g * (p - g) * size(density),
-            "hierarchical": (h - 1) / h * (size(union(density, g)) + whole),
-            "direct": g * (p - g) / p * (size(density) + whole),
+            "hierarchical": g * (p - g) / p * size(density) + (h - 1) / h * whole,
+            "hosts": (h - 1) / h * (size(inside) + whole),
+            "direct": direct,
+            "union": direct,
+            "blocks": g * (p - g) / p * (tiles(density) + tiles(union(density, p))),
+            "server": (p - g) * whole,
             "doubling": g * sum(size(union(density, 1 << i)) for i in steps if 1 << i >= g),
             "ring": sum(size(union(density, i)) for i in range(1, p)) / p + (p - 1) / p * whole,
             "dense": dense_bytes(cell)["direct"]}
