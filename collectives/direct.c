@@ -143,7 +143,7 @@ static int whose(spr_request *rq, struct spr_direct *d, int first)
     int begin = d->taken ? 0 : d->added + (first >= 0), end = d->taken ? d->group.size : begin + 1;
     struct spr_in *in;
 
-    for (int r = begin; r < end; r++)
+    for (int r = begin; r < end && !rq->comm->error.status; r++)
         if (r != first && !(d->taken && d->taken[r]) && contribution(rq, d, r, d->finished, &in))
             return r;
     return -1;

@@ -51,7 +51,8 @@ int spr_indices_of_model(const struct spr_model *model)
     return best;
 }
 
-/* Is there a link that is? */
+/* Is there a link of this rank that is? Others may say otherwise: nothing that ranks have to agree
+ * on depends on it. */
 static bool narrow(const struct spr_comm *comm)
 {
     for (int r = 0; r < comm->size; r++) {

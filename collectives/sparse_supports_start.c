@@ -93,7 +93,6 @@ static bool make_writers(spr_request *rq)
                               s->writer.max_entries, scratch);
         spr_chunk_writer_begin(writers[i], 0);
     }
-    u->lack.indices = s->indices;
     u->whole = spr_sparse_buffer_get(rq);
     u->own_pos = spr_arena_buffer(&rq->arena, (s->span + 16) * sizeof *u->own_pos);
     u->own_val = spr_arena_buffer(&rq->arena, (s->span + 16) * sizeof *u->own_val);

@@ -11,14 +11,17 @@
 #include "collectives/sparse_supports.h"
 #include "compress/chunk_layout.h"
 
-/* Encode what a writer holds as one chunk of its owner, for our own result. */
+/* Encode what a writer holds as one chunk of its owner, for our own result: it is not sent, so its
+ * positions need not be short. */
 static bool take_whole(spr_request *rq, struct spr_chunk_writer *w, unsigned flags)
 {
     struct spr_supports_state *u = rq->state;
     const char *why;
     struct spr_chunk c;
-    size_t bytes = spr_chunk_writer_finish(w, SPR_V_FP32, -1, flags, u->whole, u->s.chunk_bytes);
+    size_t bytes;
 
+    w->indices = NULL;
+    bytes = spr_chunk_writer_finish(w, SPR_V_FP32, -1, flags, u->whole, u->s.chunk_bytes);
     (void)spr_chunk_open(&c, u->whole, bytes, &u->s.blocks, w->owner, w->first_window, NULL,
                          &why); /* our own: cannot fail */
     return spr_sparse_take(rq, &c, u->whole, bytes) == SPR_OK;
@@ -69,6 +72,7 @@ static size_t encode_sums(spr_request *rq, int who, bool last, char *out)
     size_t done = 0, held = 0, bytes;
 
     lack->owner = (uint32_t)rq->comm->rank;
+    lack->indices = u->s.indices;
     spr_chunk_writer_begin(lack, sums->first_window);
     for (uint32_t i = 0; i < sums->windows; done += sums->per_window[i++]) {
         size_t n = sums->per_window[i];

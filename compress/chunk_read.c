@@ -187,12 +187,11 @@ static const char *check_coded(struct spr_chunk *c, const uint8_t *at, size_t le
     return left == 0 ? NULL : "bytes behind the coded values";
 }
 
-static const char *check_plain(struct spr_chunk *c, const uint8_t *values, size_t left)
+/* As many bytes as they need. */
+static const char *check_plain(struct spr_chunk *c, const uint8_t *values)
 {
     size_t bytes = c->count * spr_vtype_bytes(c->vtype);
 
-    if (left != spr_align_up(bytes, 4))
-        return "length differs from what count and format need";
     if (bytes % 4 && (values[bytes] | values[bytes + 1]))
         return "padding is not zero";
     c->values = values;
@@ -256,13 +255,15 @@ static const char *check(struct spr_chunk *c, const void *data, size_t bytes,
         SPR_CHUNK_HEADER_BYTES +
         spr_chunk_front_bytes(c->format, c->vtype, c->windows, (size_t)r.words, c->count) +
         spr_align_up(c->packed_bytes, 4);
-    if (bytes < front)
+    /* Before positions are looked at: those that are packed may be many in a byte. */
+    if (bytes < front || (c->vtype != SPR_V_CODED &&
+                          bytes - front != spr_align_up(c->count * spr_vtype_bytes(c->vtype), 4)))
         return "length differs from what count and format need";
     why = check_format[c->format](c, payload, r);
     if (why)
         return why;
     const uint8_t *values = (const uint8_t *)data + front;
-    return (c->vtype == SPR_V_CODED ? check_coded : check_plain)(c, values, bytes - front);
+    return c->vtype == SPR_V_CODED ? check_coded(c, values, bytes - front) : check_plain(c, values);
 }
 
 spr_status spr_chunk_open(struct spr_chunk *c, const void *data, size_t bytes,

@@ -34,6 +34,7 @@ typedef struct spr_sparse {
  * zero where all entries are -0: the sum starts from +0). The algorithms "doubling", "ring" and
  * "hosts", which have to be asked for or are taken by a model (tune.h), add in an order of their
  * own, the same on all ranks; "dense" in that of the dense allreduce that it is, and makes no list.
+ * With SPARRING_DETERMINISM=off all add what comes as it comes, with the same bits on all ranks.
  * The lists, *send included, must stay valid and untouched while the request runs. Errors: as in
  * dense.h; INVALID for unsorted, repeated or out-of-range indices.
  */

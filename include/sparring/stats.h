@@ -44,8 +44,8 @@ const char *spr_comm_transport(const spr_comm *comm, int rank);
  * end. */
 const char *spr_algorithm_name(const char *collective, int i);
 /* Not 0: this algorithm of the collective adds in rank order, so that bits depend on nothing but
- * the inputs and the number of ranks. 0: it does not, or not always, or there is none of that
- * name. */
+ * the inputs and the number of ranks, unless SPARRING_DETERMINISM is off. 0: it does not, or not
+ * always, or there is none of that name. */
 int spr_algorithm_is_canonical(const char *collective, const char *name);
 
 #ifdef __cplusplus

@@ -7,8 +7,8 @@
  * compressed allreduce then also becomes a dense one where that is faster. A model is a few
  * constants, seconds per byte, per entry and so on, equal on all ranks: measured by
  * spr_comm_tune(), or given by SPARRING_MODEL, which sparring-tune writes. One that is measured
- * differs from run to run, and so may the algorithms and, with SPARRING_DETERMINISM=run, the last
- * bits of sums; one that is given makes the same choices again.
+ * differs from run to run, and so may the algorithms and, unless SPARRING_DETERMINISM is canonical,
+ * the last bits of sums; one that is given makes the same choices again.
  *
  * What a codec's last step has brought counts as well. So all ranks create, load, clear and use a
  * codec at the same steps, and with the same communicators; where one did not, a step may fail with
