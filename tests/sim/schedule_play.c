@@ -94,6 +94,7 @@ void schedule_begin(struct schedule_play *play, const struct schedule *schedule)
         o->expel_s = SCHEDULE_EXPEL_S;
         o->eager_bytes = s->eager_bytes;
         o->eager_window = s->eager_window;
+        o->indices = s->indices;
         if (s->model)
             take_model(play->world.comms[r], s->model);
         count_from(play->world.comms[r], s->first);

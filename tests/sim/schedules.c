@@ -56,6 +56,14 @@ static const char *draw_model(const struct schedule *s)
     return i < SPR_ARRAY_LEN(models) ? models[i] : NULL;
 }
 
+/* The same of how positions travel. */
+static int draw_indices(const struct schedule *s)
+{
+    struct spr_rng rng = {~s->seed, 0x696e646578ull};
+
+    return (int)spr_rng_below(&rng, SPR_INDICES_ELIASFANO + 1);
+}
+
 /* Half of the time the one that is chosen anyway. Of a stream of its own. */
 static const char *draw_sparse(const struct schedule *s, const struct schedule_operation *o)
 {
@@ -271,6 +279,7 @@ void schedule_draw(struct schedule *s, uint64_t seed)
     draw_job(s);
     draw_hosts(s);
     s->model = draw_model(s);
+    s->indices = draw_indices(s);
     s->first = draw_first(seed);
     s->links.place = spr_hash_u32(~seed) & 1;
     s->operations = PICK(s, operations);
@@ -361,7 +370,7 @@ void schedule_print(const struct schedule *s, FILE *out)
     fprintf(out, "in flight at most, by rank:");
     for (int r = 0; r < s->ranks; r++)
         fprintf(out, " %d%s", s->depth[r], s->think_ns[r] ? " (late)" : "");
-    fprintf(out, "\nmodel: %s", s->model ? s->model : "none");
+    fprintf(out, "\nmodel: %s, indices: %d", s->model ? s->model : "none", s->indices);
     fprintf(out, "\nhosts:");
     for (int r = 0; r < s->ranks; r++)
         fprintf(out, " %d", s->host[r]);
