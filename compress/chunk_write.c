@@ -106,7 +106,7 @@ static const struct {
     [SPR_CHUNK_BITMAP] = {"bitmap", bitmap_bytes, bitmap_write},
     [SPR_CHUNK_U32] = {"u32", u32_bytes, u32_write},
     [SPR_CHUNK_DENSE] = {"dense", dense_bytes, dense_write},
-    [SPR_CHUNK_PACKED] = {"packed", dense_bytes, dense_write}, /* see pack() */
+    [SPR_CHUNK_PACKED] = {"packed", dense_bytes, dense_write}, /* positions: write_packed() */
 };
 
 const char *spr_chunk_format_name(enum spr_chunk_format f)
