@@ -300,21 +300,37 @@ static size_t write_front(const struct spr_chunk_writer *w, enum spr_chunk_forma
     return front_bytes(w, f, v);
 }
 
-/* The same of PACKED; *bytes are those of the positions alone. */
-static size_t write_packed(const struct spr_chunk_writer *w, enum spr_vtype v, uint8_t *out,
-                           size_t *bytes)
+/* Returns the end of the positions; *eliasfano: the bytes that they would take in that code. */
+static uint8_t *write_positions(const struct spr_chunk_writer *w,
+                                const struct spr_index_coder *coder, uint8_t *out,
+                                size_t *eliasfano)
 {
-    uint8_t *begin = out + write_table(w, SPR_CHUNK_PACKED, v, out), *end;
     const uint16_t *pos = w->pos;
     struct spr_index_writer packed;
-    size_t padding;
+    uint8_t *end;
 
-    spr_index_begin(&packed, w->indices, begin);
+    spr_index_begin(&packed, coder, out);
     for (uint32_t i = 0; i < w->windows; i++) {
         spr_index_put(&packed, pos, w->per_window[i], i << SPR_WINDOW_LOG2);
         pos += w->per_window[i];
     }
     end = spr_index_end(&packed);
+    *eliasfano = packed.eliasfano;
+    return end;
+}
+
+/* The same of PACKED; *bytes are those of the positions alone. Where positions are clustered, one
+ * gap makes all of its block wide: they go in Elias-Fano codes, if those are shorter by a quarter,
+ * which random positions never are. */
+static size_t write_packed(const struct spr_chunk_writer *w, enum spr_vtype v, uint8_t *out,
+                           size_t *bytes)
+{
+    uint8_t *begin = out + write_table(w, SPR_CHUNK_PACKED, v, out);
+    size_t eliasfano, padding;
+    uint8_t *end = write_positions(w, w->indices, begin, &eliasfano);
+
+    if (4 * eliasfano <= 3 * (size_t)(end - begin))
+        end = write_positions(w, spr_index_coder_at(SPR_INDEX_ELIASFANO), begin, &eliasfano);
     *bytes = (size_t)(end - begin);
     padding = spr_align_up(*bytes, 4) - *bytes;
     memset(end, 0, padding);

@@ -102,14 +102,20 @@ void spr_index_begin(struct spr_index_writer *w, const struct spr_index_coder *c
     w->coder = coder;
     w->first = 0;
     w->have = 0;
+    w->eliasfano = 1;
     w->at = out;
     *w->at++ = (uint8_t)coder->id;
 }
 
 static void flush(struct spr_index_writer *w)
 {
+    uint32_t last = w->block[w->have - 1];
+    struct spr_index_block block = {.n = w->have,
+                                    .spread = last - w->first - (uint32_t)(w->have - 1)};
+
     w->at = w->coder->encode_block(w->block, w->have, w->first, w->at);
-    w->first = w->block[w->have - 1] + 1;
+    w->eliasfano += spr_index_eliasfano.block_bytes(&block);
+    w->first = last + 1;
     w->have = 0;
 }
 

@@ -72,8 +72,9 @@ size_t spr_index_encode(const struct spr_index_coder *coder,
 struct spr_index_writer {
     const struct spr_index_coder *coder;
     uint8_t *at;
-    uint32_t first; /* one above the last position that is written */
-    size_t have;    /* positions that are not */
+    uint32_t first;   /* one above the last position that is written */
+    size_t have;      /* positions that are not */
+    size_t eliasfano; /* bytes that Elias-Fano codes of those written would take */
     uint32_t block[SPR_INDEX_BLOCK];
 };
 bool spr_index_has_blocks(const struct spr_index_coder *coder);

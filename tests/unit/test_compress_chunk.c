@@ -40,7 +40,16 @@ static struct model model;
 static struct spr_chunk_writer writer;
 static void *scratch;
 
-enum fill { FILL_NOTHING, FILL_ONE, FILL_SPARSE, FILL_SOME, FILL_MANY, FILL_FULL, FILL_KINDS };
+enum fill {
+    FILL_NOTHING,
+    FILL_ONE,
+    FILL_SPARSE,
+    FILL_SOME,
+    FILL_MANY,
+    FILL_CLUSTERS,
+    FILL_FULL,
+    FILL_KINDS
+};
 
 static bool take(enum fill fill, uint32_t w, uint32_t p, uint32_t len)
 {
@@ -55,6 +64,8 @@ static bool take(enum fill fill, uint32_t w, uint32_t p, uint32_t len)
         return spr_rng_below(&rng, 9) == 0;
     case FILL_MANY:
         return spr_rng_below(&rng, 3) != 0;
+    case FILL_CLUSTERS:
+        return p % 5000 < 200 && spr_rng_below(&rng, 3) == 0;
     default:
         return true;
     }
@@ -191,6 +202,8 @@ static size_t packed_bytes(enum spr_vtype v, const struct spr_index_coder *indic
     while (spr_index_coder_at(id) != indices)
         id++;
     free(at);
+    if (4 * sizes[SPR_INDEX_ELIASFANO] <= 3 * sizes[id])
+        id = SPR_INDEX_ELIASFANO;
     return spr_chunk_bytes(SPR_CHUNK_PACKED, v, model.windows, model.positions, model.words,
                            model.count) +
            spr_align_up(sizes[id], 4);
