@@ -88,10 +88,15 @@ const struct spr_algorithm *spr_algorithm_select(const struct spr_comm *comm,
 struct spr_candidate {
     const struct spr_algorithm *algorithm;
     double seconds;
-    bool chosen; /* "auto" takes it */
+    bool chosen;  /* "auto" takes it */
+    size_t place; /* in the table */
 };
 size_t spr_algorithm_candidates(const struct spr_comm *comm, const struct spr_plan *plan,
                                 struct spr_candidate *candidates);
+
+const struct spr_algorithm *spr_algorithm_at(size_t place);
+/* -1: there is none. */
+int spr_algorithm_place(const char *collective, const char *name);
 
 struct spr_request {
     struct spr_list node;       /* comm->running */

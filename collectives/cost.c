@@ -10,12 +10,13 @@
 #include "collectives/indices.h"
 #include "collectives/model.h"
 #include "collectives/sparse.h"
+#include "collectives/sparse_tiles.h"
 #include "transport/frame.h"
 
 /* Of the shorter one of wire and CPU, what the longer one does not hide. Chunks stream, so it is
  * mostly the first and the last of them. */
 #define EXPOSED 0.25
-/* Codecs' images of values that are coded are about this long. */
+/* Images of values whose length depends on them are about this long. */
 #define CODED_BYTES 1.0
 
 /* With more than two ranks, ports wait for each other: chunks of lists differ in size, and two of
@@ -263,6 +264,51 @@ double spr_cost_sparse_ring(const struct spr_estimate *e)
     return bulk_steps(e, 2 * (e->ranks - 1), 0) + stream(e, to_neighbour(e, e->share * wire), cpu);
 }
 
+/* All have the positions of the last union, or each sends what others lack with positions. */
+double spr_cost_sparse_union(const struct spr_estimate *e)
+{
+    bool same = e->u <= e->k;
+    double lists = same ? 4 * e->k : list_bytes(e, e->k, e->n, 4);
+    double sums = 4 * e->k + (same ? 0 : list_bytes(e, e->u - e->k, e->n, 4));
+    /* Positions are hashed, and what each rank lacks is encoded and taken for it alone. */
+    double cpu = owners(e) + e->model->encode * e->k +
+                 (same ? 0 : (e->model->encode + e->model->merge) * e->u);
+
+    /* They tell each other about their supports while they wait for grants. */
+    return bulk_steps(e, 2, 3 * (e->ranks - 1)) +
+           stream(e, to_all(e, (e->ranks - 1) / e->ranks * e->share * (lists + sums), 2), cpu);
+}
+
+double spr_cost_sparse_server(const struct spr_estimate *e)
+{
+    double away = e->hosts > 1 ? e->ranks - e->local : e->ranks - 1;
+    double in = away * list_bytes(e, e->k, e->n, e->value);
+    double out = away * list_bytes(e, e->u, e->n, 4);
+    /* Both ways at once, but for the first chunks. */
+    double wire = fmax(in, out) + fmin(fmin(in, out), away * SPR_SPARSE_TARGET_BYTES);
+    double cpu = e->model->encode * (e->k + e->u) + e->model->merge * e->ranks * e->k + result(e);
+
+    return bulk_steps(e, 2, 2 * (e->ranks - 1)) + join(e->model->byte * wire, cpu);
+}
+
+/* Tiles with one of so many entries: positions are taken for independent, and in clusters there
+ * are fewer. */
+static double tiles(const struct spr_estimate *e, double entries)
+{
+    return e->n / SPR_TILE * -expm1(SPR_TILE * log1p(-fmin(entries / e->n, 1)));
+}
+
+double spr_cost_sparse_blocks(const struct spr_estimate *e)
+{
+    double mine = tiles(e, e->k);
+    double bytes = e->share * (mine + tiles(e, e->u)) * (double)sizeof(struct spr_tile);
+    double cpu =
+        e->model->encode * e->k + e->model->reduce * mine * SPR_TILE * sizeof(float) + result(e);
+
+    return bulk_steps(e, 2, 2 * (e->ranks - 1)) +
+           stream(e, to_all(e, (e->ranks - 1) / e->ranks * bytes, 2), cpu);
+}
+
 double spr_cost_sparse_dense(const struct spr_estimate *e)
 {
     struct spr_estimate dense = *e;
@@ -274,9 +320,15 @@ double spr_cost_sparse_dense(const struct spr_estimate *e)
 
 /* Estimates ------------------------------------------------------------------------------------ */
 
-static double value_bytes(enum spr_vtype v)
+static double value_bytes(const struct spr_plan *plan)
 {
-    return v == SPR_V_CODED ? CODED_BYTES : (double)spr_vtype_bytes(v);
+    const struct spr_coding *coding = &plan->coding;
+
+    if (plan->vtype != SPR_V_CODED)
+        return (double)spr_vtype_bytes(plan->vtype);
+    return coding->coder && spr_coding_is_fixed(coding)
+               ? (double)spr_coding_bound(coding, SPR_WINDOW) / SPR_WINDOW
+               : CODED_BYTES;
 }
 
 /* Of positions drawn by each rank for itself: U = n (1 - (1 - k/n)^P), and the reverse. */
@@ -316,8 +368,8 @@ struct spr_estimate spr_estimate_of(const struct spr_comm *comm, const struct sp
                              .bytes = (double)plan->count * (double)spr_dtype_size(plan->dtype),
                              .k = (double)plan->most_entries,
                              .u = (double)plan->last_union,
-                             .value = value_bytes(plan->vtype),
-                             .sum = plan->round_sums ? value_bytes(plan->vtype) : 4};
+                             .value = value_bytes(plan),
+                             .sum = plan->round_sums ? value_bytes(plan) : 4};
 
     for (int h = 0; t->hosts > 1 && h < t->hosts; h++)
         e.local = fmax(e.local, t->first[h + 1] - t->first[h]);

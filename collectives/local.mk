@@ -44,6 +44,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/model.h \
 	collectives/outcome.c \
 	collectives/outcome.h \
+	collectives/predict.c \
 	collectives/progress.c \
 	collectives/query.c \
 	collectives/record.c \

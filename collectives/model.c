@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/opt.h"
-#include "collectives/comm.h"
+#include "collectives/collective.h"
 
 #define ROW(field, text)                                                                           \
     {                                                                                              \
@@ -26,34 +26,55 @@ static const struct spr_opt rows[] = {
 };
 #undef ROW
 
+/* The place in the table of the algorithm in a name such as "allreduce.ring", or -1. */
+static int place_of(const char *name)
+{
+    const char *dot = strchr(name, '.');
+    char collective[32];
+
+    snprintf(collective, sizeof collective, "%.*s", dot ? (int)(dot - name) : 0, name);
+    return dot ? spr_algorithm_place(collective, dot + 1) : -1;
+}
+
+static const struct spr_opt start_row = {.doc = "seconds that an algorithm takes besides",
+                                         .type = SPR_OPT_DOUBLE,
+                                         .min = -1e6,
+                                         .max = 1e6};
+
 /* One "name=value". */
-static spr_status set(const char *word, struct spr_model *model, unsigned *given,
+static spr_status set(const char *word, struct spr_model *model, uint64_t *given,
                       struct spr_error *error)
 {
     const char *value = strchr(word, '=');
-    char name[32];
-    const struct spr_opt *row;
-    spr_status status;
+    struct spr_opt row = start_row;
+    const struct spr_opt *found;
+    char name[48];
+    size_t bit;
+    int place;
 
-    snprintf(name, sizeof name, "%.*s", value ? (int)(value - word) : 31, word);
-    row = value ? spr_opt_find(rows, SPR_ARRAY_LEN(rows), name) : NULL;
-    if (!row)
+    snprintf(name, sizeof name, "%.*s", value ? (int)(value - word) : 47, word);
+    found = value ? spr_opt_find(rows, SPR_ARRAY_LEN(rows), name) : NULL;
+    place = value && !found ? place_of(name) : -1;
+    if (!found && place < 0)
         return spr_error_set(error, SPR_ERR_INVALID, -1,
                              "SPARRING_MODEL: '%.64s' is no constant of a model; sparring-tune "
                              "prints one",
                              word);
-    if (*given >> (row - rows) & 1)
+    bit = found ? (size_t)(found - rows) : SPR_ARRAY_LEN(rows) + (size_t)place;
+    if (*given >> bit & 1)
         return spr_error_set(error, SPR_ERR_INVALID, -1, "SPARRING_MODEL: '%s' is there twice",
-                             row->name);
-    status = spr_opt_set(row, model, value + 1, error);
-    *given |= 1u << (row - rows);
-    return status;
+                             name);
+    *given |= UINT64_C(1) << bit;
+    if (found)
+        return spr_opt_set(found, model, value + 1, error);
+    row.name = name;
+    return spr_opt_set(&row, &model->start[place], value + 1, error);
 }
 
 spr_status spr_model_parse(const char *text, struct spr_model *model, struct spr_error *error)
 {
     struct spr_model parsed = {.known = true};
-    unsigned given = 0;
+    uint64_t given = 0;
     spr_status status;
     char word[80];
 
@@ -90,6 +111,13 @@ const char *spr_model_print(const struct spr_model *model, char *text, size_t by
         memcpy(&value, (const char *)model + rows[i].offset, sizeof value);
         snprintf(text + used, bytes - used, "%s%s=%s", i ? "," : "", rows[i].name,
                  spr_print_double(value, number, sizeof number));
+    }
+    for (size_t i = 0; i < SPR_ALGORITHMS; i++) {
+        const struct spr_algorithm *a = spr_algorithm_at(i);
+        size_t used = strlen(text);
+        if (model->start[i] != 0)
+            snprintf(text + used, bytes - used, ",%s.%s=%s", spr_collective_names[a->collective],
+                     a->name, spr_print_double(model->start[i], number, sizeof number));
     }
     return text;
 }

@@ -21,6 +21,9 @@
 struct spr_comm;
 struct spr_plan;
 
+/* How many there are, see select.c. */
+#define SPR_ALGORITHMS 25
+
 /* In seconds, of the slowest rank while all of them work. */
 struct spr_model {
     double latency; /* until a small message is there, and seen */
@@ -32,12 +35,16 @@ struct spr_model {
     double merge;   /* per entry that is added to a sum */
     double take;    /* per entry of a sum that is written into a result */
     double clear;   /* per position of a dense result */
+    /* What an algorithm takes besides, or less, by its place in the table: its steps are not alike,
+     * and ranks that share CPUs are in each other's way. */
+    double start[SPR_ALGORITHMS];
     bool known;
 };
 
-/* "latency=1.2e-05,message=...": every constant, as spr_model_print() writes them. INVALID. */
+/* "latency=1.2e-05,message=...": every constant, as spr_model_print() writes them; and those of
+ * `start` that are not 0, as "allreduce.ring=2e-05". INVALID. */
 spr_status spr_model_parse(const char *text, struct spr_model *model, struct spr_error *error);
-/* Numbers are exact. Returns text; 320 bytes suffice. */
+/* Numbers are exact. Returns text; SPR_MODEL_BYTES suffice. */
 const char *spr_model_print(const struct spr_model *model, char *text, size_t bytes);
 /* Is this a value of SPARRING_MODEL? INVALID. */
 spr_status spr_model_check_option(const char *value, struct spr_error *error);
@@ -80,6 +87,9 @@ double spr_cost_sparse_hosts(const struct spr_estimate *e);
 double spr_cost_sparse_allgather(const struct spr_estimate *e);
 double spr_cost_sparse_doubling(const struct spr_estimate *e);
 double spr_cost_sparse_ring(const struct spr_estimate *e);
+double spr_cost_sparse_union(const struct spr_estimate *e);
+double spr_cost_sparse_server(const struct spr_estimate *e);
+double spr_cost_sparse_blocks(const struct spr_estimate *e);
 double spr_cost_sparse_dense(const struct spr_estimate *e);
 
 #endif

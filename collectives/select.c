@@ -23,6 +23,7 @@ static const struct spr_algorithm *const table[] = {
     &spr_sparse_union,        &spr_sparse_server,          &spr_sparse_blocks,
     &spr_sendrecv_direct,
 };
+_Static_assert(SPR_ARRAY_LEN(table) == SPR_ALGORITHMS, "a model has a place for each");
 
 /* A rank sends no more than this, at U16's 6 bytes per entry: then a step costs more than sending
  * each list to all and adding all of them. Measured on emulated hosts, see docs/tuning.md. */
@@ -63,17 +64,19 @@ static bool fits(const struct spr_comm *comm, const struct spr_plan *plan,
 
 /* Until a codec's union is known, lists are taken for as alike as can be where the choice is
  * between them and a dense vector: with that one it would never be known. */
-static double seconds_of(const struct spr_algorithm *a, const struct spr_plan *plan,
-                         const struct spr_estimate *e)
+static double seconds_of(size_t place, const struct spr_plan *plan, const struct spr_estimate *e)
 {
+    const struct spr_algorithm *a = table[place];
     struct spr_estimate alike = *e;
 
+    if (!a->predict)
+        return (double)NAN;
     if (a == &spr_sparse_dense && plan->codec_hash && !plan->last_union) {
         alike.u = alike.k;
         if (spr_cost_sparse_direct(&alike) < spr_cost_sparse_dense(&alike))
             return INFINITY;
     }
-    return a->predict(e);
+    return fmax(a->predict(e) + e->model->start[place], 0);
 }
 
 static bool is_known(const struct spr_comm *comm, const struct spr_plan *plan)
@@ -100,7 +103,7 @@ static const struct spr_algorithm *by_model(const struct spr_comm *comm,
         double seconds;
         if (!a->predict || !is_usable(comm, plan, a) || !suits(comm, plan, a))
             continue;
-        seconds = seconds_of(a, plan, &e);
+        seconds = seconds_of(i, plan, &e);
         if (seconds < least) {
             best = a;
             least = seconds;
@@ -143,7 +146,7 @@ size_t spr_algorithm_candidates(const struct spr_comm *comm, const struct spr_pl
         const struct spr_algorithm *a = table[i];
         if (is_usable(comm, plan, a) && suits(comm, plan, a))
             candidates[n++] = (struct spr_candidate){
-                a, known && a->predict ? seconds_of(a, plan, &e) : (double)NAN, a == chosen};
+                a, known ? seconds_of(i, plan, &e) : (double)NAN, a == chosen, i};
     }
     return n;
 }
@@ -195,6 +198,18 @@ double spr_algorithm_seconds(const char *collective, const char *name, const str
     const struct spr_algorithm *a = find(collective, name);
 
     return a && a->predict ? a->predict(e) : (double)NAN;
+}
+
+const struct spr_algorithm *spr_algorithm_at(size_t place) { return table[place]; }
+
+int spr_algorithm_place(const char *collective, const char *name)
+{
+    const struct spr_algorithm *a = find(collective, name);
+
+    for (size_t i = 0; i < SPR_ARRAY_LEN(table); i++)
+        if (table[i] == a)
+            return (int)i;
+    return -1;
 }
 
 const char *spr_algorithm_name(const char *collective, int i)

@@ -366,4 +366,5 @@ const struct spr_algorithm spr_sparse_blocks = {
     .usable = spr_sparse_is_plain,
     .start = start,
     .advance = advance,
-    .cleanup = cleanup};
+    .cleanup = cleanup,
+    .predict = spr_cost_sparse_blocks};

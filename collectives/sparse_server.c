@@ -203,4 +203,5 @@ const struct spr_algorithm spr_sparse_server = {
     .usable = spr_sparse_is_uncoded,
     .start = start,
     .advance = advance,
-    .cleanup = cleanup};
+    .cleanup = cleanup,
+    .predict = spr_cost_sparse_server};

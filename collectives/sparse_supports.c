@@ -251,4 +251,5 @@ const struct spr_algorithm spr_sparse_union = {
     .usable = spr_sparse_is_plain,
     .start = spr_supports_start,
     .advance = advance,
-    .cleanup = spr_supports_cleanup};
+    .cleanup = spr_supports_cleanup,
+    .predict = spr_cost_sparse_union};

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Tuning: measures what the model needs, by collectives of the communicator itself, and explains
- * what follows from it.
+ * Tuning: measures what the model needs, by collectives of the communicator itself.
  *
- *   latency   a sendrecv of one element
+ *   latency   each of several sendrecvs of one element, one after the other: of a single one, much
+ *             is waiting for a rank that begins later
  *   grant     what a sparse allreduce of a short list takes longer than predicted by the others
  *   message   what an allreduce of one element takes longer, per further rank
  *   byte      what a sendrecv takes longer per byte, of all ranks at the same time
  *   reduce    the time that summing took in an allreduce
- *   encode, merge, take, clear
+ *   encode, merge, take
  *             the times of the phases of two sparse allreduces, of a long and a short list
+ *   clear     clearing memory
+ *   start     what each algorithm takes longer than that for a short vector or list
  *
- * Each is the lower quartile of a few runs, since what else the machine does only adds, on the rank
- * where it is largest: that one is waited for. Work is timed where it is not disturbed, and
- * multiplied by how much longer it takes when all ranks work.
+ * Each is the median of a few runs, on the rank where it is largest: that one is waited for. Bytes
+ * and work are timed where they are not disturbed, and work is multiplied by how much longer it
+ * takes when all ranks work.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -25,28 +27,42 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "collectives/collective.h"
-#include "compress/codec.h"
+#include "compress/kernels/kernels.h"
 
 #define SHORT_RUNS 15
 #define LONG_RUNS 5
+#define CHAIN 8
 /* Bytes of a sendrecv: from the first on by factors of four, until one takes that long. */
 #define FIRST_BYTES ((size_t)64 << 10)
 #define LAST_BYTES ((size_t)4 << 20)
-#define LONG_S 4e-3
+#define LONG_S 15e-3
 #define WORK_S 6e-3
 #define VECTOR_ELEMENTS ((size_t)256 << 10)
 #define POSITIONS ((size_t)1 << 20)
 #define LONG_LIST (POSITIONS / 16)
 #define SHORT_LIST (POSITIONS / 1024)
+/* More than caches hold, as large results are. */
+#define CLEARED ((size_t)4 << 20)
+/* For `start`. */
+#define FEW_ELEMENTS ((size_t)1024)
+#define FEW_POSITIONS ((size_t)16 << 10)
+#define FEW_ENTRIES (FEW_POSITIONS / 256)
+/* Ranks do not share CPUs, when work takes no longer than this while all of them do it. */
+#define ALONE 1.2
+
+enum { REDUCE, ENCODE, MERGE, DECODE, PHASES };
 
 struct tuning {
     spr_comm *comm;
-    int shift;       /* of a sendrecv: to another host, where there are any */
-    int busiest;     /* ranks of a host whose data then leave it, at most */
-    float *a, *b;    /* LAST_BYTES each */
-    spr_sparse list; /* LONG_LIST */
+    int shift;   /* of a sendrecv: to another host, where there are any */
+    int busiest; /* ranks of a host whose data then leave it, at most */
+    const char *algorithm;
+    size_t positions; /* of a sparse one */
+    float *a, *b;     /* LAST_BYTES, CLEARED */
+    spr_sparse list;  /* LONG_LIST */
     struct spr_stats before, after;
     double load;
+    double *work; /* of all ranks: their phases; and room for one of these */
     struct spr_model model;
 };
 
@@ -55,24 +71,34 @@ static spr_status one_sendrecv(struct tuning *t, size_t elements)
     return spr_sendrecv(t->comm, t->a, t->b, elements, SPR_FP32, t->shift, NULL);
 }
 
+static spr_status chained_sendrecvs(struct tuning *t, size_t n)
+{
+    spr_status status = SPR_OK;
+
+    for (size_t i = 0; status == SPR_OK && i < n; i++)
+        status = one_sendrecv(t, 1);
+    return status;
+}
+
 static spr_status one_allreduce(struct tuning *t, size_t elements)
 {
     spr_call_options options = SPR_CALL_OPTIONS_INIT;
 
-    options.algorithm = elements > 1 ? "direct" : "flat";
+    options.algorithm = t->algorithm;
     return spr_allreduce(t->comm, t->a, t->b, elements, SPR_FP32, SPR_SUM, &options);
 }
 
 static spr_status one_sparse(struct tuning *t, size_t entries)
 {
     spr_call_options options = SPR_CALL_OPTIONS_INIT;
-    size_t apart = POSITIONS / entries, rank = (size_t)spr_comm_rank(t->comm);
+    size_t apart = t->positions / entries, rank = (size_t)spr_comm_rank(t->comm);
 
-    options.algorithm = "direct";
+    options.algorithm = t->algorithm;
+    options.most_entries = entries;
     for (size_t i = 0; i < entries; i++)
         t->list.index[i] = (uint32_t)(i * apart + (i * 2654435761u + rank * 40503u) % apart);
     t->list.count = entries;
-    return spr_sparse_allreduce(t->comm, &t->list, POSITIONS, t->b, NULL, SPR_SUM, &options);
+    return spr_sparse_allreduce(t->comm, &t->list, t->positions, t->b, NULL, SPR_SUM, &options);
 }
 
 static int ascending(const void *left, const void *right)
@@ -82,12 +108,14 @@ static int ascending(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Not above so many of n; 0: the least. */
+/* Not above so many of n. */
 static double lowest(double *x, int n, double part)
 {
     qsort(x, (size_t)n, sizeof *x, ascending);
     return x[(int)(part * n)];
 }
+
+static double median(double *x, int n) { return lowest(x, n, 0.5); }
 
 /* The largest of any rank: the same on all. */
 static spr_status agree(struct tuning *t, double *value, size_t n)
@@ -95,46 +123,57 @@ static spr_status agree(struct tuning *t, double *value, size_t n)
     return spr_allreduce(t->comm, value, value, n, SPR_FP64, SPR_MAX, NULL);
 }
 
-/* Seconds of a call, after one that does not count. */
+/* Seconds of a call on this rank, from when all are ready. */
+static spr_status once(struct tuning *t, spr_status (*call)(struct tuning *, size_t), size_t n,
+                       double *seconds)
+{
+    spr_status status = spr_barrier(t->comm, NULL);
+    uint64_t begin = spr_monotonic_ns();
+
+    if (status == SPR_OK)
+        status = call(t, n);
+    *seconds = (double)(spr_monotonic_ns() - begin) * 1e-9;
+    return status;
+}
+
+/* ... of the slowest rank, not above so many of some runs, after one that does not count. */
 static spr_status time_of(struct tuning *t, spr_status (*call)(struct tuning *, size_t), size_t n,
-                          int runs, double *seconds)
+                          int runs, double part, double *seconds)
 {
     double all[SHORT_RUNS];
     spr_status status = call(t, n);
 
-    for (int i = 0; status == SPR_OK && i < runs; i++) {
-        uint64_t begin;
-        status = spr_barrier(t->comm, NULL);
-        begin = spr_monotonic_ns();
-        if (status == SPR_OK)
-            status = call(t, n);
-        all[i] = (double)(spr_monotonic_ns() - begin) * 1e-9;
-    }
-    if (status == SPR_OK) {
-        *seconds = lowest(all, runs, 0.25);
-        status = agree(t, seconds, 1);
-    }
+    for (int i = 0; status == SPR_OK && i < runs; i++)
+        status = once(t, call, n, &all[i]);
+    if (status == SPR_OK)
+        status = agree(t, all, (size_t)runs);
+    if (status == SPR_OK)
+        *seconds = lowest(all, runs, part);
     return status;
 }
 
 static spr_status measure_links(struct tuning *t)
 {
     struct spr_model *m = &t->model;
-    double last = 0, now, flat;
+    double last = 0, now, flat, alone;
     size_t bytes = FIRST_BYTES;
-    spr_status status = time_of(t, one_sendrecv, 1, SHORT_RUNS, &m->latency);
+    spr_status status = time_of(t, chained_sendrecvs, CHAIN, SHORT_RUNS, 0.5, &m->latency);
 
     if (status == SPR_OK)
-        status = time_of(t, one_allreduce, 1, SHORT_RUNS, &flat);
+        status = time_of(t, one_sendrecv, 1, SHORT_RUNS, 0.5, &alone);
+    t->algorithm = "flat";
     if (status == SPR_OK)
-        status = time_of(t, one_sendrecv, bytes / 4, LONG_RUNS, &now);
+        status = time_of(t, one_allreduce, 1, SHORT_RUNS, 0.5, &flat);
+    if (status == SPR_OK)
+        status = time_of(t, one_sendrecv, bytes / 4, LONG_RUNS, 0, &now);
     if (status)
         return status;
-    m->message = t->comm->size > 2 ? fmax(flat - m->latency, 0) / (t->comm->size - 2) : 0;
+    m->latency /= CHAIN;
+    m->message = t->comm->size > 2 ? fmax(flat - alone, 0) / (t->comm->size - 2) : 0;
     do {
         last = now;
         bytes *= 4;
-        status = time_of(t, one_sendrecv, bytes / 4, LONG_RUNS, &now);
+        status = time_of(t, one_sendrecv, bytes / 4, LONG_RUNS, 0, &now);
         if (status)
             return status;
     } while (now < LONG_S && bytes < LAST_BYTES);
@@ -160,42 +199,69 @@ static spr_status measure_load(struct tuning *t)
     return status == SPR_OK ? agree(t, &t->load, 1) : status;
 }
 
-/* Seconds of the phases of a call, on the rank where each takes longest. */
-enum { REDUCE, ENCODE, MERGE, DECODE, TOTAL, PHASES };
+/* Of all ranks: the largest; or the median, where the largest is that of a rank which another one
+ * has kept from a CPU. */
+static spr_status agree_on_work(struct tuning *t, double *seconds, size_t n)
+{
+    size_t size = (size_t)t->comm->size;
+    double *of_one = t->work + n * size;
+    spr_status status;
+
+    if (t->load < ALONE)
+        return agree(t, seconds, n);
+    status = spr_allgather(t->comm, seconds, t->work, n, SPR_FP64, NULL);
+    for (size_t i = 0; status == SPR_OK && i < n; i++) {
+        for (size_t r = 0; r < size; r++)
+            of_one[r] = t->work[r * n + i];
+        seconds[i] = median(of_one, (int)size);
+    }
+    return status;
+}
+
+/* Seconds of the phases of a call. */
 
 static spr_status phases_of(struct tuning *t, spr_status (*call)(struct tuning *, size_t), size_t n,
-                            double *seconds)
+                            double *seconds, double *total)
 {
-    double all[PHASES][LONG_RUNS];
+    double all[LONG_RUNS];
     spr_status status = call(t, n);
 
+    for (int p = 0; p < PHASES; p++)
+        seconds[p] = INFINITY;
     t->before.struct_size = t->after.struct_size = sizeof t->after;
     for (int i = 0; status == SPR_OK && i < LONG_RUNS; i++) {
-        uint64_t begin;
-        status = spr_barrier(t->comm, NULL);
+        status = spr_comm_stats(t->comm, &t->before);
         if (status == SPR_OK)
-            status = spr_comm_stats(t->comm, &t->before);
-        begin = spr_monotonic_ns();
-        if (status == SPR_OK)
-            status = call(t, n);
-        all[TOTAL][i] = (double)(spr_monotonic_ns() - begin);
+            status = once(t, call, n, &all[i]);
         if (status == SPR_OK)
             status = spr_comm_stats(t->comm, &t->after);
-        all[REDUCE][i] = (double)(t->after.reduce_ns - t->before.reduce_ns);
-        all[ENCODE][i] = (double)(t->after.encode_ns - t->before.encode_ns);
-        all[MERGE][i] = (double)(t->after.merge_ns - t->before.merge_ns);
-        all[DECODE][i] = (double)(t->after.decode_ns - t->before.decode_ns);
+        const double now[PHASES] = {[REDUCE] = (double)(t->after.reduce_ns - t->before.reduce_ns),
+                                    [ENCODE] = (double)(t->after.encode_ns - t->before.encode_ns),
+                                    [MERGE] = (double)(t->after.merge_ns - t->before.merge_ns),
+                                    [DECODE] = (double)(t->after.decode_ns - t->before.decode_ns)};
+        for (int p = 0; p < PHASES; p++)
+            seconds[p] = fmin(seconds[p], now[p] * 1e-9);
     }
-    for (int p = 0; status == SPR_OK && p < PHASES; p++)
-        seconds[p] = lowest(all[p], LONG_RUNS, p == TOTAL ? 0.25 : 0) * 1e-9;
-    return status == SPR_OK ? agree(t, seconds, PHASES) : status;
+    if (status == SPR_OK)
+        status = agree_on_work(t, seconds, PHASES);
+    if (status == SPR_OK)
+        status = agree(t, all, LONG_RUNS);
+    if (status == SPR_OK)
+        *total = median(all, LONG_RUNS);
+    return status;
+}
+
+static spr_status clear(struct tuning *t, size_t n)
+{
+    spr_kernels()->clear(t->b, n);
+    return SPR_OK;
 }
 
 /* The union is encoded where it is summed: that is in the time of merging. */
 static spr_status measure_work(struct tuning *t)
 {
     double dense[PHASES], many[PHASES], few[PHASES], ranks = t->comm->size;
-    double unions[2];
+    double unions[2], total;
     struct spr_model *m = &t->model;
     const size_t more_entries = LONG_LIST - SHORT_LIST;
     double more = (double)more_entries;
@@ -205,29 +271,68 @@ static spr_status measure_work(struct tuning *t)
                             .most_entries = SHORT_LIST};
     struct spr_estimate e;
     double *const work[] = {&m->reduce, &m->encode, &m->merge, &m->take, &m->clear};
-    spr_status status = phases_of(t, one_allreduce, VECTOR_ELEMENTS, dense);
+    spr_status status;
 
+    t->algorithm = "direct";
+    t->positions = POSITIONS;
+    status = phases_of(t, one_allreduce, VECTOR_ELEMENTS, dense, &total);
     if (status == SPR_OK)
-        status = phases_of(t, one_sparse, SHORT_LIST, few);
+        status = phases_of(t, one_sparse, LONG_LIST, many, &total);
+    unions[1] = (double)t->after.last_union;
+    if (status == SPR_OK)
+        status = phases_of(t, one_sparse, SHORT_LIST, few, &total);
     unions[0] = (double)t->after.last_union;
     if (status == SPR_OK)
-        status = phases_of(t, one_sparse, LONG_LIST, many);
-    unions[1] = (double)t->after.last_union;
+        status = time_of(t, clear, CLEARED, LONG_RUNS, 0, &m->clear);
     if (status)
         return status;
+    m->clear /= (double)CLEARED;
     m->reduce = dense[REDUCE] / (double)(VECTOR_ELEMENTS * sizeof(float));
     m->encode = fmax(many[ENCODE] - few[ENCODE], 0) / more;
     m->merge =
         fmax(many[MERGE] - few[MERGE] - m->encode * (unions[1] - unions[0]) / ranks, 0) / more;
     m->take = fmax(many[DECODE] - few[DECODE], 0) / fmax(unions[1] - unions[0], 1);
-    m->clear = fmax(few[DECODE] - m->take * unions[0], 0) / (double)POSITIONS;
     for (size_t i = 0; i < SPR_ARRAY_LEN(work); i++)
         *work[i] *= t->load;
     e = spr_estimate_of(t->comm, &plan);
     e.model = m;
     e.u = unions[0];
-    m->grant = fmax(few[TOTAL] - spr_cost_sparse_direct(&e), 0);
+    m->grant = fmax(total - spr_cost_sparse_direct(&e), 0);
     return SPR_OK;
+}
+
+/* One algorithm after the other, again and again, and caches are emptied between them, as a program
+ * does that computes there. */
+static spr_status measure_starts(struct tuning *t, const struct spr_plan *plan)
+{
+    bool sparse = plan->collective == SPR_C_SPARSE_ALLREDUCE;
+    struct spr_candidate candidates[SPR_CANDIDATES];
+    double all[SPR_CANDIDATES][SHORT_RUNS];
+    struct spr_estimate e = spr_estimate_of(t->comm, plan);
+    spr_status status = SPR_OK;
+    size_t n;
+
+    e.model = &t->model;
+    t->positions = plan->count;
+    spr_comm_lock(t->comm);
+    n = spr_algorithm_candidates(t->comm, plan, candidates);
+    spr_comm_unlock(t->comm);
+    for (int run = -1; run < SHORT_RUNS; run++) /* the first one does not count */
+        for (size_t i = 0; status == SPR_OK && i < n; i++) {
+            t->algorithm = candidates[i].algorithm->name;
+            clear(t, CLEARED / 64);
+            status = once(t, sparse ? one_sparse : one_allreduce,
+                          sparse ? plan->most_entries : plan->count, &all[i][run < 0 ? 0 : run]);
+        }
+    if (status == SPR_OK)
+        status = agree(t, all[0], n * SHORT_RUNS);
+    for (size_t i = 0; status == SPR_OK && i < n; i++) {
+        const struct spr_candidate *c = &candidates[i];
+        if (c->algorithm->predict) /* in tenths of microseconds */
+            t->model.start[c->place] =
+                round((median(all[i], SHORT_RUNS) - c->algorithm->predict(&e)) * 1e7) / 1e7;
+    }
+    return status;
 }
 
 /* The shift by which most ranks send to another host; half the job away if they all can. */
@@ -256,7 +361,7 @@ static void choose_shift(struct tuning *t)
 /* The constants are computed alike, but perhaps by other libraries: those of rank 0 count. */
 static spr_status share(struct tuning *t)
 {
-    char text[320] = "";
+    char text[SPR_MODEL_BYTES] = "";
     struct spr_error ignored = {0};
     spr_status status;
 
@@ -273,15 +378,16 @@ static spr_status make(struct tuning *t)
     spr_status status;
 
     t->a = spr_calloc(LAST_BYTES, 1);
-    t->b = spr_calloc(LAST_BYTES, 1);
+    t->b = spr_calloc(CLEARED, sizeof *t->b);
     t->list.index = spr_calloc(LONG_LIST, sizeof(uint32_t));
     t->list.value = spr_calloc(LONG_LIST, sizeof(float));
-    missing = !(t->a && t->b && t->list.index && t->list.value);
+    t->work = spr_calloc((size_t)t->comm->size * (PHASES + 1), sizeof *t->work);
+    missing = !(t->a && t->b && t->list.index && t->list.value && t->work);
     status = agree(t, &missing, 1);
     if (status == SPR_OK && missing > 0)
         status = spr_error_set(spr_thread_error(), SPR_ERR_NOMEM, t->comm->rank,
                                "no rank measures a model: one of them has no memory for %zu bytes",
-                               3 * LAST_BYTES);
+                               LAST_BYTES + CLEARED * sizeof *t->b);
     return status;
 }
 
@@ -291,12 +397,13 @@ static void drop(struct tuning *t)
     spr_free(t->b);
     spr_free(t->list.index);
     spr_free(t->list.value);
+    spr_free(t->work);
 }
 
 spr_status spr_comm_tune(spr_comm *comm)
 {
     struct tuning t = {.comm = comm, .model = {.known = true}};
-    char text[320];
+    char text[SPR_MODEL_BYTES];
     spr_status status;
 
     spr_error_clear(spr_thread_error());
@@ -306,7 +413,7 @@ spr_status spr_comm_tune(spr_comm *comm)
         return spr_comm_forked(comm);
     if (comm->size == 1)
         return SPR_OK;
-    _Static_assert(POSITIONS * sizeof(float) <= LAST_BYTES, "the result has room");
+    _Static_assert(CLEARED * sizeof(float) >= LAST_BYTES, "what is received has room");
     choose_shift(&t);
     status = make(&t);
     if (status == SPR_OK)
@@ -315,6 +422,15 @@ spr_status spr_comm_tune(spr_comm *comm)
         status = measure_load(&t);
     if (status == SPR_OK)
         status = measure_work(&t);
+    if (status == SPR_OK)
+        status = measure_starts(&t, &(struct spr_plan){.collective = SPR_C_ALLREDUCE,
+                                                       .dtype = SPR_FP32,
+                                                       .count = FEW_ELEMENTS});
+    if (status == SPR_OK)
+        status = measure_starts(&t, &(struct spr_plan){.collective = SPR_C_SPARSE_ALLREDUCE,
+                                                       .dtype = SPR_FP32,
+                                                       .count = FEW_POSITIONS,
+                                                       .most_entries = FEW_ENTRIES});
     if (status == SPR_OK)
         status = share(&t);
     drop(&t);
@@ -338,53 +454,4 @@ const char *spr_comm_model(spr_comm *comm, char *text, size_t bytes)
     }
     text[0] = '\0';
     return model.known ? spr_model_print(&model, text, bytes) : text;
-}
-
-/* Explaining ----------------------------------------------------------------------------------- */
-
-static int predict(spr_comm *comm, const struct spr_plan *plan, spr_prediction *out, int capacity)
-{
-    struct spr_candidate candidates[SPR_CANDIDATES];
-    size_t n;
-
-    spr_comm_lock(comm);
-    n = spr_algorithm_candidates(comm, plan, candidates);
-    spr_comm_unlock(comm);
-    for (size_t i = 0; i < n && i < (size_t)(capacity < 0 ? 0 : capacity); i++)
-        out[i] = (spr_prediction){candidates[i].algorithm->name, candidates[i].seconds,
-                                  candidates[i].chosen};
-    return (int)n;
-}
-
-int spr_comm_predict(spr_comm *comm, const char *collective, size_t count, spr_dtype dtype,
-                     size_t most_entries, size_t last_union, spr_prediction *predictions,
-                     int capacity)
-{
-    bool sparse = collective && !strcmp(collective, "sparse_allreduce");
-    struct spr_plan plan = {.collective = sparse ? SPR_C_SPARSE_ALLREDUCE : SPR_C_ALLREDUCE,
-                            .dtype = dtype,
-                            .count = count,
-                            .most_entries = most_entries,
-                            .last_union = last_union};
-
-    if (!comm || !collective || (!sparse && strcmp(collective, "allreduce")) ||
-        spr_dtype_size(dtype) == 0)
-        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
-                             "there are predictions for allreduce and sparse_allreduce, not '%s'",
-                             collective ? collective : "");
-    if (comm->process != spr_process())
-        return spr_comm_forked(comm);
-    return predict(comm, &plan, predictions, capacity);
-}
-
-int spr_codec_predict(spr_comm *comm, spr_codec *codec, spr_prediction *predictions, int capacity)
-{
-    struct spr_plan plan = {0};
-
-    if (!comm || !codec)
-        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1, "NULL communicator or codec");
-    if (comm->process != spr_process())
-        return spr_comm_forked(comm);
-    spr_plan_of_codec(&plan, comm, codec);
-    return predict(comm, &plan, predictions, capacity);
 }

@@ -35,7 +35,8 @@ extern "C" {
 spr_status spr_comm_tune(spr_comm *comm);
 
 /* The model as a value of SPARRING_MODEL, the same text on all ranks; "" when there is none. `text`
- * has room for `bytes`, of which 320 suffice, and is returned. Any thread. */
+ * has room for `bytes`, of which SPR_MODEL_BYTES suffice, and is returned. Any thread. */
+#define SPR_MODEL_BYTES 1280
 const char *spr_comm_model(spr_comm *comm, char *text, size_t bytes);
 
 /* What the model says of an algorithm. */

@@ -19,7 +19,8 @@
 #define SECONDS 60
 
 static const char given[] = "latency=1e-05,grant=1e-05,message=1e-06,byte=1e-09,reduce=1e-10,"
-                            "encode=2e-09,merge=4e-09,take=1e-09,clear=1e-10";
+                            "encode=2e-09,merge=4e-09,take=1e-09,clear=1e-10,"
+                            "allreduce.ring=-5e-06,sparse_allreduce.hosts=0.25";
 
 static void sum_all_ways(spr_comm *comm)
 {
@@ -59,7 +60,7 @@ static void sum_all_ways(spr_comm *comm)
 static void run_measured(struct job *job, int rank, spr_comm *comm)
 {
     spr_prediction predictions[24];
-    char text[320], again[320];
+    char text[SPR_MODEL_BYTES], again[SPR_MODEL_BYTES];
     int n, chosen = 0;
 
     spr_comm_model(comm, text, sizeof text);
@@ -79,7 +80,7 @@ static void run_measured(struct job *job, int rank, spr_comm *comm)
 
 static void run_given(struct job *job, int rank, spr_comm *comm)
 {
-    char text[320];
+    char text[SPR_MODEL_BYTES];
 
     RANK_CHECK(!strcmp(spr_comm_model(comm, text, sizeof text), given));
     ((uint32_t *)job->shared)[rank] = 1;
@@ -126,7 +127,7 @@ static void ranks_take_the_model_that_is_given(void **state)
 
 static void run_lost(struct job *job, int rank, spr_comm *comm)
 {
-    char text[320];
+    char text[SPR_MODEL_BYTES];
 
     /* All have their communicator. */
     atomic_fetch_add(job_counter(job, 0), 1);

@@ -26,7 +26,7 @@ static void give_model(struct world *w, const struct spr_model *model)
 static spr_sparse draw_list(const struct cell *cell, int rank)
 {
     size_t k = (size_t)((double)cell->n * cell->density);
-    struct spr_rng rng = {seed, 1 + (uint64_t)rank};
+    struct spr_rng rng = {spr_rng_u64(seed, (uint64_t)rank), 0};
     spr_sparse list = {.count = 0};
 
     list.index = malloc((k + 1) * sizeof *list.index);
@@ -175,10 +175,11 @@ static void a_model_as_text_is_the_same_model(void **state)
                               .merge = 0x1.fp-30,
                               .take = 5e-10,
                               .clear = 1e-10,
+                              .start = {-1e-7, [SPR_ALGORITHMS - 1] = 1.0 / 3},
                               .known = true},
                      again = {0};
     struct spr_error error = {0};
-    char text[320];
+    char text[SPR_MODEL_BYTES];
 
     (void)state;
     spr_model_print(&model, text, sizeof text);
@@ -201,6 +202,9 @@ static void what_is_wrong_with_a_model_is_said(void **state)
         {"latency=-1", "-1"},
         {"latency=1,", "'' is no constant"},
         {"latency=1,latency=1", "'latency' is there twice"},
+        {"allreduce.ring=1,allreduce.ring=1", "'allreduce.ring' is there twice"},
+        {"allreduce.star=1", "'allreduce.star=1' is no constant"},
+        {"allreduce.ring=soon", "soon"},
         {"latency=0.00000000000000000000000000000000000000000000000000000000000000000000000000001",
          "is too long"},
         {"latency=1e-5,grant=0,message=0,byte=1e-9,reduce=0,encode=0,merge=0,take=0",

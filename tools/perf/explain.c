@@ -10,7 +10,7 @@ enum { MAX_PREDICTIONS = 24 };
 
 bool explain_begin(struct job *job)
 {
-    char text[320];
+    char text[SPR_MODEL_BYTES];
 
     if (!job->options->explain)
         return true;

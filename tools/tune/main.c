@@ -164,7 +164,7 @@ static bool replace_line(const char *name, const char *model)
 
 static int tell(spr_comm *comm, const struct options *options)
 {
-    char model[320];
+    char model[SPR_MODEL_BYTES];
 
     if (spr_comm_size(comm) == 1) {
         complain("there is nothing to measure with one rank: sparring-run -n RANKS -- "
