@@ -67,7 +67,7 @@ def summary(point):
     auto, named, dense = split(point)
     best = min(named, key=median_us, default=None)
     out = dict.fromkeys(("taken", "auto_us", "best", "best_us", "ratio", "dense_us", "gain",
-                         "cpu_us", "sent", "bound", "over_bound", "of_limit"))
+                         "loss", "cpu_us", "sent", "bound", "over_bound", "of_limit"))
     if best is not None:
         out |= {"best": best["algorithm"], "best_us": median_us(best)}
     if dense is not None:
@@ -82,6 +82,7 @@ def summary(point):
         out["ratio"] = out["auto_us"] / out["best_us"]
     if dense is not None:
         out["gain"] = out["dense_us"] / out["auto_us"]
+        out["loss"] = 1 / out["gain"]
     if point["kind"] == "dense":
         out["of_limit"] = limit_us(point) / out["auto_us"]
     if out["bound"] and out["sent"]:
@@ -124,6 +125,54 @@ def auto_ratios(points):
         return None
     worst, at = ratios[-1]
     return worst, points[at], ratios[(len(ratios) - 1) // 2][0]
+
+
+def chosen_well(points):
+    """(how often auto took one that by name is within 10 % of the fastest, of how many)."""
+    good = count = 0
+    for point in points:
+        auto, named, _ = split(point)
+        taken = auto.get("taken") if auto else None
+        took = next((row for row in named if row["algorithm"] == taken), None)
+        if took is not None:
+            count += 1
+            good += median_us(took) <= 1.1 * min(median_us(row) for row in named)
+    return good, count
+
+
+def link_bound(point, row):
+    """Does the busiest link work for more than half of the time?"""
+    link_us = row.get("link_sent_bytes", 0) * 8e6 / bits_per_second(point["rate"])
+    return link_us > median_us(row) / 2
+
+
+def predicted_well(points):
+    """The same of predictions: within 20 % of what was measured where the link is the limit, within
+    35 % elsewhere. Those of compressed sums lack the time to select."""
+    good = count = 0
+    for point in points:
+        for row in right(point["rows"]):
+            if row.get("predicted_us") and point["kind"] in ("sparse", "dense"):
+                count += 1
+                off = abs(median_us(row) / row["predicted_us"] - 1)
+                good += off <= (0.2 if link_bound(point, row) else 0.35)
+    return good, count
+
+
+def worst(points, name, where=lambda point: True):
+    """(the largest of that figure of sparse points, where it is); None, why not."""
+    known = [(summary(point)[name], i) for i, point in enumerate(points)
+             if point["kind"] == "sparse" and where(point)]
+    known = [(value, i) for value, i in known if value is not None]
+    if not known:
+        return None, "not measured"
+    value, i = max(known)
+    return value, f"{place(points[i])}, {percent(points[i]['density'])}"
+
+
+def share(good, count, what):
+    """A goal's value and details."""
+    return (good / count if count else None), f"{good} of {count} {what}"
 
 
 def omitted(point):

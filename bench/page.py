@@ -169,7 +169,8 @@ def sweep_parts(sweep):
     """Tables of the sweep."""
     points = [point for point in sweep["points"] if right(point["rows"]) or point["error"]]
     out = ["<h2>Sweep</h2>", sweep_table(points), "<ul>"]
-    out += [f"<li>{e(words)}</li>" for words in sweep_tables.conclusions(points)]
+    out += [f"<li>{e(words)}</li>" 
+            for words in [*sweep_tables.conclusions(points), *sweep_tables.counts(points)]]
     leftover = list(sweep_tables.notes(sweep["points"]))
     leftover += [f"{cell['cell']}: {cell['why']}" for cell in sweep["left_out"]]
     out += [f'<li class="note">{e(words)}</li>' for words in leftover]

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The sweep as text."""
 
-from findings import (auto_ratios, by_cell, crossover, omitted, percent, place, split, summary)
+from findings import (auto_ratios, by_cell, chosen_well, crossover, omitted, percent, place,
+                      predicted_well, split, summary)
 
 
 def cell_of(value, form, scale=1.0):
@@ -54,6 +55,15 @@ def conclusions(points):
                    f"({where}: {auto.get('taken', 'auto')} against {best['algorithm']})")
 
 
+def counts(points):
+    """Sentences: how often the model was right."""
+    good, count = chosen_well(points)
+    yield f"{good} of {count} algorithms that auto took are by name within 10 % of the fastest"
+    good, count = predicted_well(points)
+    yield (f"{good} of {count} predictions are within 20 % of what was measured (where the link "
+           "is no limit, 35 %)")
+
+
 def print_sweep(sweep):
     """All of it; sweep: what the JSON has under that name."""
     if not sweep:
@@ -71,7 +81,7 @@ def print_sweep(sweep):
                  for i, (word, width) in enumerate(zip(line, widths))]
         print(("# " if number == 0 else "  ") + " ".join(words))
     print("#\n# From which density on dense is faster, and how good the choice is")
-    for text in conclusions(points):
+    for text in [*conclusions(points), *counts(points)]:
         print("  " + text)
     leftover = [f"{cell['cell']}: {cell['why']}" for cell in sweep["left_out"]]
     for text in list(notes(points)) + leftover:

@@ -103,8 +103,8 @@ sweep.add("dense", Cell(8, 1, "1gbit", 25557032), None)
 sweep.add("sparse", Cell(8, 1, "10gbit", 1 << 22), 0.01)
 slow, dense, large = sweep.points
 assert "allgather" in slow["too_slow_s"] and "allgather" not in slow["algorithms"] and "ring" in slow["algorithms"]
-assert sweeps.arguments(slow) == ["sparse_allreduce", "--baseline", "--algo", ",".join(slow["algorithms"]),
-                                  "--density", "0.500000000"]
+assert sweeps.arguments(slow) == ["sparse_allreduce", "--baseline", "--explain", "--algo",
+                                  ",".join(slow["algorithms"]), "--density", "0.500000000"]
 assert "flat" in dense["too_slow_s"] and dense["algorithms"][0] == "auto" and "flat" not in dense["algorithms"]
 assert large["algorithms"][0] == "auto" and len(large["algorithms"]) == 3 and len(large["no_room"]) >= 3, large
 assert slow["iterations"] == sweeps.FEWEST
@@ -134,9 +134,26 @@ rows = [row("gloo", "network", "gloo", [100, 200, 300]), row("dense", "network",
         row("local-shm", "local", "sparring", [50]), row("local-openmpi-shm", "local", "openmpi", [60])]
 assert report.best(rows[:6]).name == "gloo"
 assert plan.pair_ratio(rows[1], rows[0])[0] == 1.01
-answers = [(goal["yes"], goal["reached"]) for goal in report.goals(rows)]
-assert answers == [(True, 1.01), (None, None), (None, None), (None, None), (True, 8), (False, 0.8), (False, 4),
-                   (False, 1.2), (None, None), (None, None), (None, None)], answers
+
+def point(density, auto, taken, dense, **named):
+    """Times in us; a pair: predicted, measured."""
+    def one(algorithm, collective="sparse_allreduce", us=0, **more):
+        predicted, measured = us if isinstance(us, tuple) else (None, us)
+        return {"collective": collective, "algorithm": algorithm, "time_us": {"p50": measured}, "sent_bytes": 2e6,
+                "link_sent_bytes": 100000, "entries": 8000, "union_entries": 8000, "predicted_us": predicted, **more}
+    return {"kind": "sparse", "hosts": 8, "ranks_per_host": 1, "rate": "1gbit", "elements": 25557032,
+            "density": density, "rows": [one("auto", us=auto, taken=taken), one("auto", "allreduce", dense),
+                                         *(one(name, us=us) for name, us in named.items())]}
+
+# 100,000 bytes take 800 us: the link is the limit of what takes less than 1600.
+points = [point(0.01, 110, "ring", 220, ring=(100, 118), direct=(100, 125), tree=(3000, 4000)),
+          point(0.1, 105, "ring", 100, ring=(1000, 1200), direct=(1000, 1000))]
+answers = [(goal["yes"], goal["reached"]) for goal in report.goals(rows, points)]
+assert answers[:11] == [(True, 1.01), (None, None), (None, None), (None, None), (False, 8), (False, 0.8), (False, 4),
+                        (False, 1.2), (None, None), (None, None), (None, None)], answers
+assert answers[11][0] is False and answers[11][1] > 1.2 and answers[12] == (False, 1.05), answers
+assert answers[13:] == [(False, 0.5), (False, 0.8)], answers
+assert all(goal["yes"] is None for goal in report.goals([], []))
 report.print_rows(rows[:6], "made up", 1, "us")
 
 # Every second round goes backwards, so that drift hits both of a pair.
@@ -269,7 +286,9 @@ for point in points:
         assert kinds == ["allreduce"] * len(point["algorithms"]) and len(kinds) >= 5, kinds
     else:
         assert kinds == ["sparse_allreduce"] * len(point["algorithms"]) + ["allreduce"] and len(kinds) >= 6, kinds
-        assert 0 < rows[0]["union_entries"] <= rows[0]["entries"] and "merge" in rows[0]["phase_us"]
+        by_name = next(row for row in rows if row["algorithm"] == "direct")
+        assert 0 < by_name["union_entries"] <= by_name["entries"] and "merge" in by_name["phase_us"]
+    assert sum(row.get("predicted_us", 0) > 0 for row in rows) > 4 and rows[0]["taken"], rows
 END
 page "$folder/html" 4
 
