@@ -165,12 +165,24 @@ static bool keep_window(spr_request *rq, uint32_t owner, uint32_t w, struct spr_
 }
 
 /* All windows of a message of sums go into the result. */
+static size_t entries_of(const struct spr_tiles_map *map, const struct spr_tile *tile)
+{
+    size_t tiles = (size_t)spr_kernels()->popcount(map->tile, SPR_ARRAY_LEN(map->tile)), n = 0;
+
+    for (size_t i = 0; i < tiles; i++)
+        n += (size_t)spr_kernels()->popcount(tile[i].present, SPR_TILE_WORDS);
+    return n;
+}
+
 static bool take_windows(spr_request *rq, uint32_t owner, struct spr_tiles *tiles)
 {
+    struct tiled *t = rq->state;
+
     for (uint32_t i = 0; i < tiles->windows; i++) {
         const struct spr_tiles_map *map;
         const struct spr_tile *first = spr_tiles_next(tiles, &map);
         uint32_t w = tiles->first_window + i;
+        t->s.union_entries += entries_of(map, first);
         if (rq->plan.list && !keep_window(rq, owner, w, *map, first))
             return false;
         if (rq->plan.dense && !rq->plan.list)
@@ -233,13 +245,12 @@ static bool is_touched(const struct tiled *t, uint32_t number)
 }
 
 /* Returns the entries. */
-static size_t harvest_tile(spr_request *rq, uint32_t number)
+static void harvest_tile(spr_request *rq, uint32_t number)
 {
     struct tiled *t = rq->state;
     struct spr_tile *tile = spr_tiles_add(&t->open, number);
     float *sums = t->accumulator + (size_t)number * SPR_TILE;
     uint64_t *bits = t->touched + (size_t)number * SPR_TILE_WORDS;
-    size_t n = (size_t)spr_kernels()->popcount(bits, SPR_TILE_WORDS);
 
     memcpy(tile->present, bits, sizeof tile->present);
     memcpy(tile->value, sums, sizeof tile->value);
@@ -248,7 +259,6 @@ static size_t harvest_tile(spr_request *rq, uint32_t number)
             tile->value[i] /= (float)rq->comm->size;
     memset(sums, 0, sizeof tile->value);
     memset(bits, 0, sizeof tile->present);
-    return n;
 }
 
 /* The message that is open, which ends before window `end`, goes to all, and into our result. */
@@ -284,7 +294,7 @@ static bool harvest(spr_request *rq)
     spr_tiles_window(&t->open);
     for (uint32_t i = 0; i < all; i++)
         if (is_touched(t, i))
-            s->union_entries += harvest_tile(rq, i);
+            harvest_tile(rq, i);
     s->next_rank = 0;
     s->merged++;
     return (s->merged < s->windows && t->open.bytes <= SPR_SPARSE_TARGET_BYTES) ||

@@ -64,6 +64,7 @@ static inline void run_sparse(struct sums *s)
                          SPR_OK);
     }
     run_ok(&s->world);
+    world_check_union(&s->world, s->algorithm, s->list, s->n);
 }
 
 #endif

@@ -70,6 +70,7 @@ static void run(struct job *j, spr_op op, const char *algorithm)
     for (int r = 0; r < j->world.ranks; r++)
         post(j, r, op, algorithm);
     run_ok(&j->world);
+    world_check_union(&j->world, algorithm, j->list, j->n);
 }
 
 /* Bits ----------------------------------------------------------------------------------------- */

@@ -83,6 +83,7 @@ static void run_as(struct world *w, const char *algorithm, const spr_sparse *in,
                              wanted & 2 ? &out->list[r] : NULL, SPR_AVG, &options, &w->requests[r]),
                          SPR_OK);
     run_ok(w);
+    world_check_union(w, algorithm, in, n);
 }
 
 static void compare(const struct results *a, const struct results *b, int ranks, size_t n,

@@ -128,4 +128,28 @@ static inline void make(struct world *w, int ranks, double bandwidth)
         return cmocka_run_group_tests(tests, NULL, NULL);                                          \
     }
 
+/* After a sparse allreduce of these lists: all ranks know how large their union is, since choices
+ * are made from it. `dense`, one rank alone and vectors without an element do not count. */
+static inline void world_check_union(const struct world *w, const char *algorithm,
+                                     const spr_sparse *lists, size_t n)
+{
+    bool *has = calloc(n + 1, sizeof *has);
+    size_t entries = 0;
+
+    for (int r = 0; r < w->ranks; r++)
+        for (size_t i = 0; i < lists[r].count; i++) {
+            bool *this = &has[lists[r].index[i]];
+            entries += !*this;
+            *this = true;
+        }
+    free(has);
+    if (!algorithm || !strcmp(algorithm, "dense") || n == 0 || w->ranks == 1)
+        return;
+    for (int r = 0; r < w->ranks; r++) {
+        spr_stats stats = {.struct_size = sizeof stats};
+        assert_int_equal(spr_comm_stats(w->comms[r], &stats), SPR_OK);
+        assert_int_equal(stats.last_union, entries);
+    }
+}
+
 #endif
