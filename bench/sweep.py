@@ -170,10 +170,31 @@ class Sweep:
         point["rows"] = [{key: row[key] for key in KEPT if row.get(key) is not None}
                          for row in rows]
         auto = point["rows"][0]["time_us"]["p50"] / 1e3
-        plan.progress(f"  {title(point)}: auto {auto:.3f} ms, {len(rows)} rows")
+        done = self.points.index(point) + 1
+        plan.progress(f"  {title(point)}: auto {auto:.3f} ms, {len(rows)} rows; {done} of "
+                      f"{len(self.points)} points")
+
+    def run(self):
+        """Plans what the options ask for, and measures it."""
+        options = self.options
+        with tempfile.TemporaryDirectory(prefix="sparring-trace.") as folder:
+            if options.wants("trace"):
+                try:
+                    if options.trace is None:
+                        record(options, self.tools, folder)
+                    self.plan_trace(options.trace or folder)
+                except (Failed, OSError) as failure:
+                    self.left_out.append({"cell": "trace", "why": str(failure)})
+                    plan.progress(f"trace: {failure}")
+            if options.wants("sweep"):
+                self.plan_cells()
+            if self.points:
+                self.measure()
 
     def result(self):
-        """For the JSON."""
+        """For the JSON; None when nothing of it was asked for."""
+        if not self.points and not self.left_out:
+            return None
         return {"slow_s": cells.SLOW_S, "congestion": self.congestion, "left_out": self.left_out,
                 "points": self.points}
 
@@ -230,23 +251,3 @@ def record(options, tools, folder):
     if done.returncode != 0:
         last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
         raise Failed(f"train_digits: {last[0]}")
-
-
-def run(options, tools):
-    """What the JSON has under `sweep`; None when nothing of it was asked for."""
-    sweep = Sweep(options, tools)
-    with tempfile.TemporaryDirectory(prefix="sparring-trace.") as folder:
-        if options.wants("trace"):
-            try:
-                if options.trace is None:
-                    record(options, tools, folder)
-                sweep.plan_trace(options.trace or folder)
-            except (Failed, OSError) as failure:
-                sweep.left_out.append({"cell": "trace", "why": str(failure)})
-                plan.progress(f"trace: {failure}")
-        if options.wants("sweep"):
-            sweep.plan_cells()
-        if not sweep.points and not sweep.left_out:
-            return None
-        sweep.measure()
-    return sweep.result()

@@ -359,6 +359,26 @@ run "${gloo[@]}" --timeout 20
 expect_code 1
 expect out '^  gloo .*WRONG: [0-9]+ elements'
 
+# Asked to end: what was measured until then is there.
+"${tool[@]}" --hosts 2 --elements 5000 --only dense,sweep --cells 2/1gbit/16M --json "$folder/json" \
+    >"$folder/out" 2>"$folder/err" </dev/null &
+compare=$!
+for ((try = 0; try < 300; try++)); do
+    ! grep -q ' points$' "$folder/err" || break
+    sleep 0.1
+done
+kill -TERM "$compare"
+wait "$compare"
+code=$?
+expect_code 143
+expect err '^compare: stopped; what follows'
+expect out '^  dense .* Sparring allreduce, default'
+python3 -c 'import json, sys
+data = json.load(open(sys.argv[1]))
+assert all(row["result_us"] for row in data["rows"])
+measured = [bool(point["rows"]) for point in data["sweep"]["points"]]
+assert measured[0] and not all(measured), measured' "$folder/json" || fail "what was measured is not in the JSON"
+
 # Killed without a chance to clear up.
 echo hangs >"$FAKE"
 rm -f "$FAKE".[01]
