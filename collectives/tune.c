@@ -155,7 +155,7 @@ static spr_status time_of(struct tuning *t, spr_status (*call)(struct tuning *, 
 static spr_status measure_links(struct tuning *t)
 {
     struct spr_model *m = &t->model;
-    double last = 0, now, flat, alone;
+    double last = 0, now = 0, flat = 0, alone = 0;
     size_t bytes = FIRST_BYTES;
     spr_status status = time_of(t, chained_sendrecvs, CHAIN, SHORT_RUNS, 0.5, &m->latency);
 
