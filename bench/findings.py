@@ -49,10 +49,12 @@ def split(point):
 def bound_of(point, row):
     """The least bytes a rank sends, on average, where that is known: of exact sums of lists at
     random positions. Recorded gradients have their large values close together."""
-    if point["kind"] != "sparse" or not row.get("entries"):
+    # A dense sum of lists does not count their union; the others of the point had the same lists.
+    together = max((some.get("union_entries") or 0 for some in right(point["rows"])), default=0)
+    if point["kind"] != "sparse" or not row.get("entries") or not together:
         return None
     ranks = point["hosts"] * point["ranks_per_host"]
-    return bound_bytes(point["elements"], ranks, row["entries"], row["union_entries"])
+    return bound_bytes(point["elements"], ranks, row["entries"], together)
 
 
 def limit_us(point):
@@ -147,14 +149,14 @@ def link_bound(point, row):
 
 
 def predicted_well(points):
-    """The same of predictions: within 20 % of what was measured where the link is the limit, within
-    35 % elsewhere. Those of compressed sums lack the time to select."""
+    """(how many predictions are near, of how many): within 20 % of what was measured where the link
+    is the limit, within 35 % elsewhere. Those of compressed sums lack the time to select."""
     good = count = 0
     for point in points:
         for row in right(point["rows"]):
-            if row.get("predicted_us") and point["kind"] in ("sparse", "dense"):
+            if row.get("predicted_us") is not None and point["kind"] in ("sparse", "dense"):
                 count += 1
-                off = abs(median_us(row) / row["predicted_us"] - 1)
+                off = abs(median_us(row) / max(row["predicted_us"], 1e-3) - 1)
                 good += off <= (0.2 if link_bound(point, row) else 0.35)
     return good, count
 

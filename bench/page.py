@@ -62,7 +62,8 @@ def row_table(rows, unit_us, unit):
     lines = []
     for row in rows:
         if not row.samples:
-            lines.append(("", [row.name] + ["-"] * 8 + [f"{row.title}: {row.error}"]))
+            why = row.error or "not measured"
+            lines.append(("", [row.name] + ["-"] * 8 + [f"{row.title}: {why}"]))
             continue
         s = row.sample
         times = [report.figure(us / unit_us).strip() for us in (s.p50, s.least, s.most)]
@@ -169,7 +170,7 @@ def sweep_parts(sweep):
     """Tables of the sweep."""
     points = [point for point in sweep["points"] if right(point["rows"]) or point["error"]]
     out = ["<h2>Sweep</h2>", sweep_table(points), "<ul>"]
-    out += [f"<li>{e(words)}</li>" 
+    out += [f"<li>{e(words)}</li>"
             for words in [*sweep_tables.conclusions(points), *sweep_tables.counts(points)]]
     leftover = list(sweep_tables.notes(sweep["points"]))
     leftover += [f"{cell['cell']}: {cell['why']}" for cell in sweep["left_out"]]

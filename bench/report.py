@@ -182,6 +182,8 @@ def machine(data):
     yield (f"{data['cpus']} CPUs for all ranks, Linux {data['kernel']}; congestion control "
            f"{data['congestion'] or 'unknown'}; pinned: nobody; load average "
            f"{data['load_start']:.2f} at start, {data['load_end']:.2f} at the end")
+    if data.get("stopped"):
+        yield "stopped before its end: some of it was not measured"
     if data["settings"]:
         yield "settings from the environment: " + " ".join(data["settings"])
 

@@ -58,10 +58,12 @@ def conclusions(points):
 def counts(points):
     """Sentences: how often the model was right."""
     good, count = chosen_well(points)
-    yield f"{good} of {count} algorithms that auto took are by name within 10 % of the fastest"
+    if count:
+        yield f"{good} of {count} algorithms that auto took are by name within 10 % of the fastest"
     good, count = predicted_well(points)
-    yield (f"{good} of {count} predictions are within 20 % of what was measured (where the link "
-           "is no limit, 35 %)")
+    if count:
+        yield (f"{good} of {count} predictions are within 20 % of what was measured (where the "
+               "link is no limit, 35 %)")
 
 
 def print_sweep(sweep):

@@ -228,6 +228,7 @@ void spr_plan_of_codec(struct spr_plan *plan, const spr_comm *comm, spr_codec *c
     plan->collective = dense ? SPR_C_ALLREDUCE : SPR_C_SPARSE_ALLREDUCE;
     plan->count = spr_codec_vector(codec);
     plan->vtype = spr_codec_vtype(codec);
+    plan->coding = spr_codec_coding(codec);
     plan->dtype = dense ? spr_halves_dtype(plan->vtype) : SPR_FP32;
     plan->bound_union = comm->size > 1 && spr_codec_bounds_union(codec);
     plan->round_sums = comm->size > 1 && spr_codec_rounds_sums(codec);

@@ -55,7 +55,7 @@ static spr_status set(const char *word, struct spr_model *model, uint64_t *given
     snprintf(name, sizeof name, "%.*s", value ? (int)(value - word) : 47, word);
     found = value ? spr_opt_find(rows, SPR_ARRAY_LEN(rows), name) : NULL;
     place = value && !found ? place_of(name) : -1;
-    if (!found && place < 0)
+    if (!found && (place < 0 || !spr_algorithm_at((size_t)place)->predict))
         return spr_error_set(error, SPR_ERR_INVALID, -1,
                              "SPARRING_MODEL: '%.64s' is no constant of a model; sparring-tune "
                              "prints one",

@@ -62,21 +62,33 @@ static bool fits(const struct spr_comm *comm, const struct spr_plan *plan,
 /* The model ---------------------------------------------------------------------------------------
  */
 
+/* A prediction is no less, whatever the start. */
+#define LEAST_S 1e-7
+
+static double with_start(size_t place, const struct spr_estimate *e)
+{
+    double seconds = table[place]->predict(e) + e->model->start[place];
+
+    return seconds < LEAST_S ? LEAST_S : seconds;
+}
+
 /* Until a codec's union is known, lists are taken for as alike as can be where the choice is
  * between them and a dense vector: with that one it would never be known. */
 static double seconds_of(size_t place, const struct spr_plan *plan, const struct spr_estimate *e)
 {
-    const struct spr_algorithm *a = table[place];
     struct spr_estimate alike = *e;
 
-    if (!a->predict)
+    if (!table[place]->predict)
         return (double)NAN;
-    if (a == &spr_sparse_dense && plan->codec_hash && !plan->last_union) {
+    if (table[place] == &spr_sparse_dense && plan->codec_hash && !plan->last_union) {
+        size_t direct = 0;
+        while (table[direct] != &spr_sparse_direct)
+            direct++;
         alike.u = alike.k;
-        if (spr_cost_sparse_direct(&alike) < spr_cost_sparse_dense(&alike))
+        if (with_start(direct, &alike) < with_start(place, &alike))
             return INFINITY;
     }
-    return fmax(a->predict(e) + e->model->start[place], 0);
+    return with_start(place, e);
 }
 
 static bool is_known(const struct spr_comm *comm, const struct spr_plan *plan)

@@ -164,7 +164,6 @@ static bool keep_window(spr_request *rq, uint32_t owner, uint32_t w, struct spr_
     return spr_sparse_take(rq, &c, t->chunk, bytes) == SPR_OK;
 }
 
-/* All windows of a message of sums go into the result. */
 static size_t entries_of(const struct spr_tiles_map *map, const struct spr_tile *tile)
 {
     size_t tiles = (size_t)spr_kernels()->popcount(map->tile, SPR_ARRAY_LEN(map->tile)), n = 0;
@@ -174,6 +173,7 @@ static size_t entries_of(const struct spr_tiles_map *map, const struct spr_tile 
     return n;
 }
 
+/* All windows of a message of sums go into the result. */
 static bool take_windows(spr_request *rq, uint32_t owner, struct spr_tiles *tiles)
 {
     struct tiled *t = rq->state;
@@ -244,7 +244,6 @@ static bool is_touched(const struct tiled *t, uint32_t number)
     return any != 0;
 }
 
-/* Returns the entries. */
 static void harvest_tile(spr_request *rq, uint32_t number)
 {
     struct tiled *t = rq->state;

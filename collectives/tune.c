@@ -13,9 +13,9 @@
  *   clear     clearing memory
  *   start     what each algorithm takes longer than that for a short vector or list
  *
- * Each is the median of a few runs, on the rank where it is largest: that one is waited for. Bytes
- * and work are timed where they are not disturbed, and work is multiplied by how much longer it
- * takes when all ranks work.
+ * Times of messages are medians of a few runs, each on the rank where it is largest: that one is
+ * waited for. Bytes and work are timed where they are not disturbed, the least of the runs, and
+ * work is multiplied by how much longer it takes when all ranks work.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@
 /* More than caches hold, as large results are. */
 #define CLEARED ((size_t)4 << 20)
 /* For `start`. */
-#define FEW_ELEMENTS ((size_t)1024)
+#define FEW_ELEMENTS ((size_t)1024) /* or what `flat` is for, if that is less */
 #define FEW_POSITIONS ((size_t)16 << 10)
 #define FEW_ENTRIES (FEW_POSITIONS / 256)
 /* Ranks do not share CPUs, when work takes no longer than this while all of them do it. */
@@ -301,8 +301,8 @@ static spr_status measure_work(struct tuning *t)
     return SPR_OK;
 }
 
-/* One algorithm after the other, again and again, and caches are emptied between them, as a program
- * does that computes there. */
+/* One algorithm after the other, again and again, and some work between them: ranks come to the
+ * next one from a barrier after they were busy, as those of a program do. */
 static spr_status measure_starts(struct tuning *t, const struct spr_plan *plan)
 {
     bool sparse = plan->collective == SPR_C_SPARSE_ALLREDUCE;
@@ -362,13 +362,12 @@ static void choose_shift(struct tuning *t)
 static spr_status share(struct tuning *t)
 {
     char text[SPR_MODEL_BYTES] = "";
-    struct spr_error ignored = {0};
     spr_status status;
 
     spr_model_print(&t->model, text, sizeof text);
     status = spr_broadcast(t->comm, text, sizeof text / sizeof(int32_t), SPR_INT32, 0, NULL);
     text[sizeof text - 1] = '\0';
-    return status ? status : spr_model_parse(text, &t->model, &ignored);
+    return status ? status : spr_model_parse(text, &t->model, spr_thread_error());
 }
 
 /* All have their memory, or all fail. */
@@ -400,6 +399,13 @@ static void drop(struct tuning *t)
     spr_free(t->work);
 }
 
+static size_t few_elements(const spr_comm *comm)
+{
+    size_t eager = comm->options.eager_bytes / sizeof(float);
+
+    return spr_max_size(1, spr_min_size(FEW_ELEMENTS, eager));
+}
+
 spr_status spr_comm_tune(spr_comm *comm)
 {
     struct tuning t = {.comm = comm, .model = {.known = true}};
@@ -425,7 +431,7 @@ spr_status spr_comm_tune(spr_comm *comm)
     if (status == SPR_OK)
         status = measure_starts(&t, &(struct spr_plan){.collective = SPR_C_ALLREDUCE,
                                                        .dtype = SPR_FP32,
-                                                       .count = FEW_ELEMENTS});
+                                                       .count = few_elements(comm)});
     if (status == SPR_OK)
         status = measure_starts(&t, &(struct spr_plan){.collective = SPR_C_SPARSE_ALLREDUCE,
                                                        .dtype = SPR_FP32,

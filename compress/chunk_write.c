@@ -321,7 +321,7 @@ static uint8_t *write_positions(const struct spr_chunk_writer *w,
 
 /* The same of PACKED; *bytes are those of the positions alone. Where positions are clustered, one
  * gap makes all of its block wide: they go in Elias-Fano codes, if those are shorter by a quarter,
- * which random positions never are. */
+ * which long lists of random positions never are. */
 static size_t write_packed(const struct spr_chunk_writer *w, enum spr_vtype v, uint8_t *out,
                            size_t *bytes)
 {

@@ -236,11 +236,8 @@ spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
     else
         begin_new(codec, gradient, step);
     step->number = codec->sent_as[codec->slot].step;
-    step->coding = (struct spr_coding){
-        .coder = codec->coder,
-        .options = codec->coder_options,
-        .seed = codec->sent_as[codec->slot].seed,
-    };
+    step->coding = spr_codec_coding(codec);
+    step->coding.seed = codec->sent_as[codec->slot].seed;
     codec->phase = SPR_CODEC_RUNNING;
     return SPR_OK;
 }
@@ -338,3 +335,8 @@ bool spr_codec_is_dense(const spr_codec *codec)
 }
 
 enum spr_vtype spr_codec_vtype(const spr_codec *codec) { return codec->vtype; }
+
+struct spr_coding spr_codec_coding(const spr_codec *codec)
+{
+    return (struct spr_coding){.coder = codec->coder, .options = codec->coder_options};
+}

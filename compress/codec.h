@@ -109,6 +109,8 @@ struct spr_codec_rest {
 bool spr_codec_is_dense(const spr_codec *codec);
 /* As in spr_codec_step. */
 enum spr_vtype spr_codec_vtype(const spr_codec *codec);
+/* How coded values are, without the seed of a step. */
+struct spr_coding spr_codec_coding(const spr_codec *codec);
 /* Entries of a list at most, as string and layout say: the same on all ranks. 0: it sends none. */
 size_t spr_codec_most_entries(const spr_codec *codec);
 /* Where there are several ranks, are sums sent on as values are? */

@@ -11,7 +11,7 @@ chmod 640 "$folder/conf"
 by 3 sparring-tune
 run --write "$folder/conf"
 expect_code 0
-expect out '^MODEL=latency=[0-9.e-]+,grant=.*,byte=.*,clear=[0-9.e-]+$'
+expect out '^MODEL=latency=[0-9.e-]+,grant=.*,byte=.*,clear=[0-9.e-]+(,(sparse_)?allreduce\.[a-z]+=-?[0-9.e-]+){9,}$'
 [ "$(grep -c . "$folder/out")" -eq 1 ] || fail "not one line"
 model=$(cat "$folder/out")
 wanted=$(printf '# of mine\nTIMEOUT=77\nMODELS=9\nEAGER=8K\n%s' "$model")

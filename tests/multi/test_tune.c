@@ -68,6 +68,7 @@ static void run_measured(struct job *job, int rank, spr_comm *comm)
     RANK_CHECK(spr_comm_tune(comm) == SPR_OK);
     spr_comm_model(comm, again, sizeof again);
     RANK_CHECK(strcmp(text, again) != 0);
+    RANK_CHECK(strstr(again, ",allreduce.ring=") && strstr(again, ",sparse_allreduce.server="));
     n = spr_comm_predict(comm, "sparse_allreduce", 100000, SPR_FP32, 1000, 0, predictions, 24);
     RANK_CHECK(n > 3);
     for (int i = 0; i < n; i++)

@@ -107,8 +107,7 @@ static void play(const struct cell *cell, struct score *score)
     for (int i = 0; i < n; i++) {
         double seconds = run_cell(&w, cell, predictions[i].algorithm);
         double error = predictions[i].seconds / seconds - 1;
-        if (isnan(error))
-            continue;
+        assert_true(isfinite(predictions[i].seconds)); /* each has a formula */
         printf("%d ranks, %d per host, n=%zu, density %g: %s predicted %.3f ms, took %.3f ms "
                "(%+.0f %%)%s\n",
                cell->ranks, cell->per_host, cell->n, cell->density, predictions[i].algorithm,
@@ -175,13 +174,14 @@ static void a_model_as_text_is_the_same_model(void **state)
                               .merge = 0x1.fp-30,
                               .take = 5e-10,
                               .clear = 1e-10,
-                              .start = {-1e-7, [SPR_ALGORITHMS - 1] = 1.0 / 3},
+                              .start = {-1e-7},
                               .known = true},
                      again = {0};
     struct spr_error error = {0};
     char text[SPR_MODEL_BYTES];
 
     (void)state;
+    model.start[spr_algorithm_place("sparse_allreduce", "blocks")] = 1.0 / 3;
     spr_model_print(&model, text, sizeof text);
     assert_int_equal(spr_model_parse(text, &again, &error), SPR_OK);
     assert_true(again.known);
@@ -205,6 +205,7 @@ static void what_is_wrong_with_a_model_is_said(void **state)
         {"allreduce.ring=1,allreduce.ring=1", "'allreduce.ring' is there twice"},
         {"allreduce.star=1", "'allreduce.star=1' is no constant"},
         {"allreduce.ring=soon", "soon"},
+        {"barrier.dissemination=1", "is no constant"},
         {"latency=0.00000000000000000000000000000000000000000000000000000000000000000000000000001",
          "is too long"},
         {"latency=1e-5,grant=0,message=0,byte=1e-9,reduce=0,encode=0,merge=0,take=0",
@@ -336,6 +337,13 @@ static void an_algorithm_stays_unless_another_is_much_faster(void **state)
     model.merge = 1e-6;
     give_model(&w, &model);
     assert_string_equal(step(&w, codecs), "direct");
+    /* What an algorithm takes besides counts, too, and what it takes less. */
+    model.start[spr_algorithm_place("sparse_allreduce", "direct")] = 1;
+    give_model(&w, &model);
+    assert_string_not_equal(step(&w, codecs), "direct");
+    model.start[spr_algorithm_place("sparse_allreduce", "server")] = -1;
+    give_model(&w, &model);
+    assert_string_equal(step(&w, codecs), "server");
     for (int r = 0; r < 4; r++)
         spr_codec_destroy(codecs[r]);
     world_destroy(&w);
