@@ -79,6 +79,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/sparse_tiles.c \
 	collectives/sparse_tiles.h \
 	collectives/sparse_union.c \
+	collectives/split.c \
 	collectives/topology.c \
 	collectives/topology.h \
 	collectives/tree.c \

@@ -21,6 +21,7 @@ man_functions = \
 	man/spr_comm_create.3 \
 	man/spr_comm_grow.3 \
 	man/spr_comm_shrink.3 \
+	man/spr_comm_split.3 \
 	man/spr_comm_stats.3 \
 	man/spr_comm_tune.3 \
 	man/spr_compressed_allreduce.3 \
