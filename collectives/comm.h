@@ -88,8 +88,8 @@ struct spr_comm {
     struct spr_past *past;    /* [SPR_PAST] operations posted lately */
     struct spr_membership *membership;
     uint32_t next_operation;
-    /* Of the last spr_comm_grow() on it, or that made it: from the first up to before `grow_end`.
-     * They are none of the caller's. */
+    /* Of the last spr_comm_grow() or spr_comm_split() on it, or that made it: from the first up to
+     * before `grow_end`. They are none of the caller's. */
     uint32_t grow_first, grow_end;
     uint32_t hidden;         /* number of the last operation of the growth that made it; 0: none */
     struct spr_outcome done; /* operations that have ended here, and not by a failure of all */
@@ -97,6 +97,7 @@ struct spr_comm {
     uint64_t next_timer_ns;
     uint64_t process; /* that made it, see base/fork.h */
     bool closing;
+    spr_comm *maker;                    /* while spr_comm_split() makes it of that one; else NULL */
     bool left;                          /* said goodbye: only spr_comm_destroy is left */
     char meet[SPR_MEETING_PLACE_BYTES]; /* where newcomers may be met; "" = not known */
     int background;                     /* work besides `running`: connecting, saying goodbye */

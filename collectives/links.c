@@ -122,6 +122,26 @@ static void missing_links(const spr_comm *comm, char *text, size_t bytes)
     }
 }
 
+/* Are the links still wanted? Not if those who wait for newcomers, or the communicator that is
+ * split, have given up. */
+static spr_status look(const spr_comm *comm, const spr_bootstrap *meeting, struct spr_error *error)
+{
+    spr_comm *maker = comm->maker;
+    spr_status status;
+
+    if (meeting)
+        return spr_meeting_look(meeting, error);
+    if (!maker)
+        return SPR_OK;
+    (void)spr_comm_progress(maker); /* there may be no thread for it */
+    spr_comm_lock(maker);
+    status = maker->error.status;
+    if (status)
+        *error = maker->error;
+    spr_comm_unlock(maker);
+    return status;
+}
+
 /* SPR_IN_PROGRESS: the time is over. */
 static spr_status await_links(spr_comm *comm, const spr_bootstrap *meeting, uint64_t deadline_ns,
                               struct spr_error *error)
@@ -134,7 +154,7 @@ static spr_status await_links(spr_comm *comm, const spr_bootstrap *meeting, uint
         now = spr_monotonic_ns();
         complete =
             spr_comm_drive(comm, links_complete, comm, spr_min_u64(now + LOOK_NS, deadline_ns));
-        status = complete || !meeting ? SPR_OK : spr_meeting_look(meeting, error);
+        status = complete ? SPR_OK : look(comm, meeting, error);
     } while (!complete && status == SPR_OK && now < deadline_ns);
     if (comm->error.status) {
         *error = comm->error;

@@ -7,8 +7,11 @@
  *   addresses           allgather, of which each takes those of its own color
  *   links               over the new communicators
  *   all have theirs?    allgather of what each says; if one has failed, all give up
+ *
+ * While links are made it is looked whether the parent works: when it fails, others may not come.
  */
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +34,7 @@ struct seat {
 /* What a rank says of itself before its part of an allgather. */
 struct word {
     int32_t status;
+    int32_t by_part; /* its part had failed: another rank's word says why, if there is one */
     char text[220];
 };
 
@@ -42,6 +46,7 @@ struct split {
     uint64_t job;
     bool told;   /* this rank has taken part in the second allgather, */
     bool seated; /* ... by which all could take part in what follows */
+    bool part_failed;
     uint64_t deadline_ns;
     struct spr_error error;
 };
@@ -59,10 +64,15 @@ static spr_status give_up(struct split *s)
 /* A collective has: the communicator knows why, or this thread. */
 static spr_status failed(struct split *s, spr_comm *comm, spr_status status)
 {
-    struct spr_error *of_thread = spr_thread_error();
-
+    s->error = *spr_thread_error();
     spr_comm_lock(comm);
-    s->error = comm->error.status ? comm->error : *of_thread;
+    /* All disagree; or it could not even be posted here, and the others wait for it. */
+    if (!comm->error.status && status != SPR_ERR_MISMATCH) {
+        spr_comm_fail(comm, status, comm->rank, -1, spr_status_string(status));
+        spr_comm_kick(comm);
+    }
+    if (comm->error.status)
+        s->error = comm->error;
     spr_comm_unlock(comm);
     return status;
 }
@@ -74,8 +84,57 @@ static spr_status among_all(struct split *s, const void *in, void *out, size_t b
     spr_status status;
 
     call.name = "split";
+    /* Others may be making links, for so long. */
+    call.timeout_s = fmax(s->parent->options.timeout_s, 2 * s->parent->options.init_timeout_s);
     status = spr_allgather(s->parent, in, out, bytes / WORD, SPR_INT32, &call);
     return status ? failed(s, s->parent, status) : SPR_OK;
+}
+
+static bool has_failed(spr_comm *part)
+{
+    bool has;
+
+    if (!part)
+        return false;
+    spr_comm_lock(part);
+    has = part->error.status;
+    spr_comm_unlock(part);
+    return has;
+}
+
+/* One of the words says that its rank has failed: the first cause of its own, if there is one.
+ * Returns it, or NULL. */
+static const char *find_failure(const char *all, size_t size, size_t stride, int *rank)
+{
+    const char *found = NULL;
+    struct word word;
+
+    for (size_t r = 0; r < size; r++) {
+        memcpy(&word, all + r * stride, sizeof word);
+        if (!word.status || (found && word.by_part))
+            continue;
+        found = all + r * stride;
+        *rank = (int)r;
+        if (!word.by_part)
+            break;
+    }
+    return found;
+}
+
+static spr_status as_told(struct split *s, const char *told, int rank)
+{
+    struct word word;
+    bool known;
+
+    memcpy(&word, told, sizeof word);
+    word.text[sizeof word.text - 1] = '\0';
+    known = word.status < 0 && strcmp(spr_status_name(word.status), "SPR_ERR_UNKNOWN") != 0;
+    spr_error_clear(&s->error);
+    if (word.by_part) /* the parent is as it was: not what one shrinks it for */
+        return spr_error_set(&s->error, SPR_ERR_BOOTSTRAP, rank, "rank %d: its part failed: %s",
+                             rank, word.text);
+    return spr_error_set(&s->error, known ? word.status : SPR_ERR_PROTO, rank, "rank %d: %s", rank,
+                         word.text);
 }
 
 /* What each rank says, and `bytes` bytes behind it; if one says that it has failed, so have all. */
@@ -83,8 +142,10 @@ static spr_status say(struct split *s, spr_status mine, const void *part, size_t
 {
     size_t size = (size_t)s->parent->size, stride = sizeof(struct word) + bytes;
     char *all = spr_calloc(size + 1, stride), *own = all ? all + size * stride : NULL;
-    struct word word = {.status = mine};
+    struct word word = {.status = mine, .by_part = mine && s->part_failed};
+    const char *failure;
     spr_status status;
+    int rank;
 
     if (!all)
         return give_up(s);
@@ -95,16 +156,11 @@ static spr_status say(struct split *s, spr_status mine, const void *part, size_t
     if (part)
         memcpy(own + sizeof word, part, bytes);
     status = among_all(s, own, all, stride);
-    for (size_t r = 0; r < size && status == SPR_OK; r++) {
-        memcpy(&word, all + r * stride, sizeof word);
-        word.text[sizeof word.text - 1] = '\0';
-        if (word.status) {
-            spr_error_clear(&s->error);
-            status = spr_error_set(&s->error, word.status, (int)r, "rank %zu: %s", r, word.text);
-        }
-        if (parts)
-            memcpy(parts + r * bytes, all + r * stride + sizeof word, bytes);
-    }
+    failure = status == SPR_OK ? find_failure(all, size, stride, &rank) : NULL;
+    if (failure)
+        status = as_told(s, failure, rank);
+    for (size_t r = 0; parts && r < size && status == SPR_OK; r++)
+        memcpy(parts + r * bytes, all + r * stride + sizeof word, bytes);
     spr_free(all);
     return status;
 }
@@ -191,6 +247,9 @@ static spr_status make(struct split *s)
         spr_opt_free(spr_options_table, spr_options_count, &options);
         return status;
     }
+    /* Those are of ranks of the job: its own would be written over them. */
+    *s->part->options.trace_dir = *s->part->options.trace_file = '\0';
+    s->part->maker = s->parent;
     s->part->key = s->parent->key;
     s->part->key.job = s->job;
     s->part->key.epoch = 1;
@@ -215,16 +274,16 @@ static spr_status build(struct split *s)
     if (status)
         return status;
     /* Others of the parent use the CPUs, too. */
+    spr_comm_lock(s->part);
     s->part->may_spin &= s->parent->may_spin;
-    if (strcmp(s->part->options.model, "measure") != 0)
-        return SPR_OK;
-    status = spr_comm_tune(s->part);
-    return status ? failed(s, s->part, status) : SPR_OK;
+    spr_comm_unlock(s->part);
+    return SPR_OK;
 }
 
 /* The others of the part hear why, where there are links. */
 static void discard(struct split *s)
 {
+    s->part_failed |= has_failed(s->part);
     if (s->part && s->part->peers && s->part->epoll_fd >= 0) {
         spr_comm_abort(s->part, s->error.text);
         spr_comm_destroy(s->part);
@@ -234,16 +293,11 @@ static void discard(struct split *s)
     s->part = NULL;
 }
 
-static spr_status split(struct split *s, int key)
+static spr_status split(struct split *s, int key, uint32_t operation)
 {
     const struct spr_peer_info nobody = {0};
-    uint32_t operation;
-    spr_status status;
+    spr_status status = find_members(s, key);
 
-    spr_comm_lock(s->parent);
-    operation = s->parent->next_operation; /* the same on all: calls are in order */
-    spr_comm_unlock(s->parent);
-    status = find_members(s, key);
     if (status)
         return status;
     s->job = spr_rng_u64(s->parent->key.job, (uint64_t)operation << 32 | (uint32_t)s->color);
@@ -268,7 +322,34 @@ static spr_status check(spr_comm *parent, spr_comm **part)
                              "split: no communicator, or nowhere to put the new one");
     if (parent->process != spr_process())
         return spr_comm_forked(parent);
+    if (parent->left)
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, parent->rank,
+                             "split: the communicator has grown already");
     return SPR_OK;
+}
+
+/* Its operations are none of the caller's. All ranks are at the same one: calls are in order. */
+static uint32_t hide_operations(spr_comm *parent, bool begin)
+{
+    uint32_t next;
+
+    spr_comm_lock(parent);
+    next = parent->grow_end = parent->next_operation;
+    if (begin)
+        parent->grow_first = next;
+    spr_comm_unlock(parent);
+    return next;
+}
+
+/* By those of a part alone: what fails in it now is no concern of the others. */
+static spr_status tune(struct split *s)
+{
+    spr_status status = SPR_OK;
+
+    s->part->maker = NULL;
+    if (!strcmp(s->part->options.model, "measure"))
+        status = spr_comm_tune(s->part);
+    return status ? failed(s, s->part, status) : SPR_OK;
 }
 
 spr_status spr_comm_split(spr_comm *parent, int color, int key, spr_comm **part)
@@ -280,7 +361,10 @@ spr_status spr_comm_split(spr_comm *parent, int color, int key, spr_comm **part)
     status = check(parent, part);
     if (status)
         return status;
-    status = split(&s, key);
+    status = split(&s, key, hide_operations(parent, true));
+    (void)hide_operations(parent, false);
+    if (status == SPR_OK && s.part)
+        status = tune(&s);
     spr_free(s.members);
     if (status) {
         if (!s.error.status)

@@ -266,6 +266,9 @@ tests_multi_test_grow_torture_SOURCES = \
 	$(failing) \
 	$(grow)
 tests_multi_test_grow_torture_LDFLAGS = $(AM_LDFLAGS) $(failing_wraps)
+test_programs += tests/multi/test_split_torture
+tests_multi_test_split_torture_SOURCES = tests/multi/test_split_torture.c $(failing) $(faults)
+tests_multi_test_split_torture_LDFLAGS = $(AM_LDFLAGS) $(failing_wraps)
 
 # The same, of several files.
 test_programs += \

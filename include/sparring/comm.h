@@ -173,15 +173,17 @@ spr_status spr_comm_grow(spr_comm *comm, const spr_grow_options *options, spr_co
  * Make communicators of parts of this one, such as the ranks of a pipeline stage. Ranks that give
  * the same color, 0 or more, get one of their own in *part: in the order of their keys and, where
  * those are equal, of their ranks here. A rank with a negative color gets NULL. Collective: every
- * rank calls it, in the same order as other collectives; blocks, for init_timeout_s at most when
- * all have called. Nothing is shared: a part has links and a thread of its own, the options of this
- * communicator, and its own failures and shrinks; either may be destroyed first. Its events are not
- * in SPARRING_TRACE_DIR.
+ * rank calls it, in the same order as other collectives; it counts as up to three operations.
+ * Blocks; when all have called, links are made within init_timeout_s. Nothing is shared: a part has
+ * links and a thread of its own, the options of this communicator, but for SPARRING_TRACE_DIR and
+ * SPARRING_TRACE_FILE, and its own memory (mem.h), failures and shrinks; either may be destroyed
+ * first. spr_comm_grow() of a part needs a `meet` of its own.
  *
- * All ranks have success, or none, but for one that is lost while the others hear of it. After an
- * error *part is untouched, and this communicator works on unless it has failed.
+ * All ranks have success, or none, but where this communicator fails while they hear of it. After
+ * an error *part is untouched, and this communicator works on unless it has failed; with
+ * SPARRING_MODEL=measure a part may fail alone, when a rank is lost while it is measured.
  * spr_last_error(NULL) names the rank that could not. Errors: INVALID, FORKED, NOMEM, SYSTEM,
- * BOOTSTRAP (no links within init_timeout_s), and those of a collective.
+ * UNSUPPORTED, BOOTSTRAP (no links in time, or the part failed), and those of a collective.
  */
 #define SPR_SPLIT_NONE (-1)
 spr_status spr_comm_split(spr_comm *comm, int color, int key, spr_comm **part);

@@ -142,6 +142,7 @@ static void parts_and_parent_work_at_the_same_time(void **state)
 /* Rank 2 is killed while the others wait for it; those that are left split again. */
 static void killed(struct job *job, int rank, spr_comm *comm)
 {
+    spr_shrink_info info = SPR_SHRINK_INFO_INIT;
     spr_comm *part = NULL;
     spr_status status;
 
@@ -153,7 +154,8 @@ static void killed(struct job *job, int rank, spr_comm *comm)
     status = spr_comm_split(comm, rank % 2, 0, &part);
     RANK_CHECK(status == SPR_ERR_RANK_LOST && part == NULL);
     RANK_CHECK(strstr(spr_last_error(NULL), "rank 2") != NULL);
-    RANK_CHECK(spr_comm_shrink(comm, 0, NULL) == SPR_OK);
+    RANK_CHECK(spr_comm_shrink(comm, 0, &info) == SPR_OK);
+    RANK_CHECK(info.redo == 0);
     RANK_CHECK(spr_comm_split(comm, 0, -rank, &part) == SPR_OK);
     RANK_CHECK(spr_comm_size(part) == 3);
     RANK_CHECK(spr_comm_rank(part) == 2 - spr_comm_rank(comm));
