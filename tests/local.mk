@@ -249,25 +249,29 @@ test_programs += tests/multi/test_forks
 tests_multi_test_forks_SOURCES = tests/multi/test_forks.c $(faults)
 soak_programs += tests/multi/test_forks
 test_programs += tests/multi/test_faults_torture
-failing = tests/multi/failing.c tests/multi/failing.h
+torture = \
+	tests/multi/failing.c \
+	tests/multi/failing.h \
+	tests/multi/torture.c \
+	tests/multi/torture.h \
+	$(faults)
 failing_wraps = \
 	-Wl,--wrap=accept4 -Wl,--wrap=bind -Wl,--wrap=connect -Wl,--wrap=epoll_create1 -Wl,--wrap=epoll_ctl \
 	-Wl,--wrap=eventfd -Wl,--wrap=fcntl -Wl,--wrap=ftruncate -Wl,--wrap=getifaddrs -Wl,--wrap=getrandom \
 	-Wl,--wrap=io_uring_queue_init_params -Wl,--wrap=io_uring_register -Wl,--wrap=listen \
 	-Wl,--wrap=memfd_create -Wl,--wrap=mmap -Wl,--wrap=open -Wl,--wrap=pthread_create -Wl,--wrap=recvmsg \
 	-Wl,--wrap=sendmsg -Wl,--wrap=socket -Wl,--wrap=timerfd_create
-tests_multi_test_faults_torture_SOURCES = tests/multi/test_faults_torture.c $(failing) $(faults)
+tests_multi_test_faults_torture_SOURCES = tests/multi/test_faults_torture.c $(torture)
 tests_multi_test_faults_torture_LDFLAGS = $(AM_LDFLAGS) $(failing_wraps)
 test_programs += tests/multi/test_grow_torture
 tests_multi_test_grow_torture_SOURCES = \
-	tests/multi/faults.c \
-	tests/multi/faults.h \
+	tests/multi/grow.c \
+	tests/multi/grow.h \
 	tests/multi/test_grow_torture.c \
-	$(failing) \
-	$(grow)
+	$(torture)
 tests_multi_test_grow_torture_LDFLAGS = $(AM_LDFLAGS) $(failing_wraps)
 test_programs += tests/multi/test_split_torture
-tests_multi_test_split_torture_SOURCES = tests/multi/test_split_torture.c $(failing) $(faults)
+tests_multi_test_split_torture_SOURCES = tests/multi/test_split_torture.c $(torture)
 tests_multi_test_split_torture_LDFLAGS = $(AM_LDFLAGS) $(failing_wraps)
 
 # The same, of several files.

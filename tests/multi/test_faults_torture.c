@@ -7,24 +7,14 @@
  */
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "base/clock.h"
-#include "base/mem.h"
 #include "base/util.h"
-#include "tests/multi/failing.h"
-#include "tests/multi/faults.h"
-#include "tests/multi/job.h"
+#include "tests/multi/torture.h"
 
-#define SECONDS 240
 /* A rank that fails during start-up leaves the other one waiting. */
 #define INIT_TIMEOUT_S 0.3
 
@@ -43,10 +33,7 @@ static void explain(int rank, spr_status status, const char *text)
     if (failing_armed() && (strstr(text, "no memory") || strstr(text, "allocate") ||
                             strstr(text, "open files") || strstr(text, "no descriptors")))
         RANK_CHECK(strncmp(text, other, strlen(other)) != 0);
-    RANK_CHECK(status < 0 && strcmp(spr_status_name(status), "SPR_ERR_UNKNOWN") != 0);
-    if (!*text || strchr(text, '\n'))
-        fprintf(stderr, "%s has the text '%s'\n", spr_status_name(status), text);
-    RANK_CHECK(*text && strchr(text, '\n') == NULL);
+    torture_check_text(status, text);
 }
 
 /* Returns the first error. */
@@ -81,7 +68,7 @@ static spr_status use(spr_comm *comm)
     return status;
 }
 
-static spr_status one_life(struct job *job, int rank, double timeout_s)
+static spr_status make_and_use(struct job *job, int rank, double timeout_s)
 {
     spr_comm_options options;
     spr_bootstrap bootstrap;
@@ -101,104 +88,61 @@ static spr_status one_life(struct job *job, int rank, double timeout_s)
     return status;
 }
 
-/* In shared memory. */
-struct control {
-    struct fault_meeting meeting;
-    _Atomic int go_on;
-    _Atomic uint64_t n; /* for the test that reports a hang */
-    uint64_t sites;
-};
-
-struct torture {
-    const char *call;
-    int rank; /* where it fails: rank 1 connects, rank 0 is connected to */
-};
-
-/* For n = 1, 2, ... until nothing fails any more. Never returns to the caller's communicator. */
-static void torture(struct job *job, int rank)
+/* Another communicator can be made. */
+static void renew(struct job *job, int rank, int *times)
 {
-    const struct torture *t = job->arg;
-    const char *call = t->call;
-    struct control *c = (void *)job->shared;
-    struct fault_census before;
-    int times = 0;
-
-    atomic_store(&c->go_on, 1);
-    spr_mem_fail_nth(0);
-    RANK_CHECK(one_life(job, rank, 30) == SPR_OK); /* what is made once is there then */
-    before = fault_census_take();
-    for (uint64_t n = 1; atomic_load(&c->go_on); n++) {
-        bool hit = false;
-        fault_meet(&c->meeting, 2, rank, &times);
-        if (rank == t->rank) {
-            job_renew(job);
-            atomic_store(&c->n, n);
-        }
-        fault_meet(&c->meeting, 2, rank, &times);
-        if (rank == t->rank)
-            failing_arm(call, n);
-        one_life(job, rank, INIT_TIMEOUT_S);
-        if (rank == t->rank)
-            hit = failing_disarm(call, n);
-        RANK_CHECK(spr_mem_live() == 0);
-        RANK_CHECK(fault_census_take().descriptors == before.descriptors);
-        RANK_CHECK(fault_census_take().memfds == before.memfds);
-        if (rank == t->rank && !hit) {
-            c->sites = n - 1;
-            atomic_store(&c->go_on, 0);
-        }
-        fault_meet(&c->meeting, 2, rank, &times);
-    }
+    torture_meet(job, rank, times);
     if (rank == 0)
         job_renew(job);
-    fault_meet(&c->meeting, 2, rank, &times);
-    RANK_CHECK(one_life(job, rank, 30) == SPR_OK);
-    _exit(0);
+    torture_meet(job, rank, times);
 }
 
-static void torture_one(const char *transport, struct torture *t)
+static bool one_life(struct job *job, int rank, uint64_t n, int *times)
 {
-    uint64_t begin = spr_monotonic_ns();
-    const struct control *c;
-    struct job job;
+    spr_status status;
+    bool hit;
 
-    job_prepare = torture;
-    job_start(&job, 2, transport, NULL, t);
-    c = (void *)job.shared;
-    if (!job_wait(&job, SECONDS) || job.codes[0] || job.codes[1])
-        fail_msg("over %s, %s number %d fails in rank %d: ranks ended with %d and %d", transport,
-                 t->call, (int)c->n, t->rank, job.codes[0], job.codes[1]);
-    assert_true(c->sites > 10 || strcmp(t->call, "allocation") != 0); /* it does fail */
-    printf("%-6s %-28s rank %d: %4d sites, %.1f s\n", transport, t->call, t->rank, (int)c->sites,
-           (double)(spr_monotonic_ns() - begin) * 1e-9);
-    fflush(stdout);
-    munmap(job.shared, JOB_SHARED_BYTES);
+    if (n > 0)
+        renew(job, rank, times);
+    torture_arm(job, rank, n);
+    status = make_and_use(job, rank, n > 0 ? INIT_TIMEOUT_S : 30);
+    hit = torture_disarm(job, rank, n);
+    RANK_CHECK(n > 0 || status == SPR_OK);
+    torture_tell(job, rank, status);
+    return hit;
 }
 
-static void torture_over(const char *transport)
+static void last_life(struct job *job, int rank, int *times)
 {
-    for (size_t i = 0; i < failing_calls_count; i++)
-        for (int rank = 0; rank < 2; rank++)
-            torture_one(transport, &(struct torture){failing_calls[i], rank});
+    renew(job, rank, times);
+    RANK_CHECK(make_and_use(job, rank, 30) == SPR_OK);
+}
+
+/* Rank 1 connects, rank 0 is connected to. */
+static void torture(const char *transport)
+{
+    const struct torture t = {.processes = 2, .life = one_life, .after = last_life};
+
+    torture_over(transport, &t, failing_calls_count, 2);
 }
 
 static void shared_memory_survives_what_fails_once(void **state)
 {
     (void)state;
-    torture_over("shm");
+    torture("shm");
 }
 
 static void epoll_survives_what_fails_once(void **state)
 {
     (void)state;
-    torture_over("epoll");
+    torture("epoll");
 }
 
 static void io_uring_survives_what_fails_once(void **state)
 {
     (void)state;
 #ifdef HAVE_URING
-    torture_over("uring");
+    torture("uring");
 #else
     skip();
 #endif
