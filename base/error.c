@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -55,6 +54,11 @@ void spr_error_clear(struct spr_error *error)
     error->status = SPR_OK;
     error->rank = -1;
     error->text[0] = '\0';
+}
+
+bool spr_error_is_known(int32_t status)
+{
+    return status < 0 && strcmp(spr_status_name(status), "SPR_ERR_UNKNOWN") != 0;
 }
 
 struct spr_error *spr_thread_error(void)

@@ -5,6 +5,9 @@
 #ifndef SPR_BASE_ERROR_H
 #define SPR_BASE_ERROR_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include <sparring/status.h>
 
 #include "base/util.h"
@@ -26,6 +29,8 @@ spr_status spr_error_set(struct spr_error *error, spr_status status, int rank, c
 spr_status spr_error_errno(struct spr_error *error, spr_status status, int rank, int saved_errno,
                            const char *fmt, ...) SPR_PRINTF(5, 6);
 void spr_error_clear(struct spr_error *error);
+/* An error of this build: a status that another process sent may be none. */
+bool spr_error_is_known(int32_t status);
 
 /* The calling thread's own error (calls without a communicator); never NULL. */
 struct spr_error *spr_thread_error(void);

@@ -137,6 +137,11 @@ void spr_comm_free(spr_comm *comm);
 int spr_comm_progress_locked(spr_comm *comm);
 /* Revoke: the first cause wins. `blamed` may be -1; told_by: -1, or who said so. Under the lock. */
 void spr_comm_fail(spr_comm *comm, spr_status status, int blamed, int told_by, const char *text);
+/* A blocking operation of the library's own has ended with `status`: the communicator fails by that
+ * if it has not yet, and the others hear of it. *error becomes the cause. Returns status. */
+spr_status spr_comm_failed_call(spr_comm *comm, spr_status status, struct spr_error *error);
+/* It has not failed. */
+bool spr_comm_is_sound(spr_comm *comm);
 /* The ranks that are no members of this epoch get a moment to hear of it; then their links are cut.
  */
 void spr_comm_leave_behind(spr_comm *comm);

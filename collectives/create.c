@@ -222,6 +222,16 @@ void spr_comm_discard(spr_comm *comm)
     spr_comm_free(comm);
 }
 
+void spr_comm_withdraw(spr_comm *comm, const char *why)
+{
+    if (comm && comm->peers && comm->epoll_fd >= 0) {
+        spr_comm_abort(comm, why);
+        spr_comm_destroy(comm);
+    } else {
+        spr_comm_discard(comm);
+    }
+}
+
 void spr_comm_abort(spr_comm *comm, const char *reason)
 {
     if (!comm || comm->process != spr_process()) /* the links are the parent's */

@@ -37,5 +37,7 @@ spr_status spr_comm_build(spr_comm *comm, spr_bootstrap *boot, const spr_bootstr
                           uint64_t deadline_ns, struct spr_error *error);
 /* Without a goodbye. comm may be NULL. */
 void spr_comm_discard(spr_comm *comm);
+/* It is given up while it is made: where there are links, the others hear why. comm may be NULL. */
+void spr_comm_withdraw(spr_comm *comm, const char *why);
 
 #endif

@@ -124,6 +124,34 @@ void spr_comm_fail(spr_comm *comm, spr_status status, int blamed, int told_by, c
     fail(comm, oldest(comm), status, blamed, told_by, text);
 }
 
+spr_status spr_comm_failed_call(spr_comm *comm, spr_status status, struct spr_error *error)
+{
+    struct spr_error cause = *spr_thread_error();
+
+    spr_comm_lock(comm);
+    /* All disagree; or it could not even be posted here, and the others wait for it. */
+    if (!comm->error.status && status != SPR_ERR_MISMATCH) {
+        spr_comm_fail(comm, status, comm->rank, -1, spr_status_string(status));
+        spr_comm_kick(comm);
+    }
+    if (comm->error.status)
+        cause = comm->error;
+    spr_comm_unlock(comm);
+    spr_error_clear(error);
+    return spr_error_set(error, status, cause.rank, "%s",
+                         *cause.text ? cause.text : spr_status_string(status));
+}
+
+bool spr_comm_is_sound(spr_comm *comm)
+{
+    bool sound;
+
+    spr_comm_lock(comm);
+    sound = !comm->error.status;
+    spr_comm_unlock(comm);
+    return sound;
+}
+
 /* The rank that matters most: one that has not come to the operation, or gives no heartbeat, or has
  * not moved for longest. */
 static int find_reason(const spr_comm *comm, uint32_t operation, struct spr_standing *worst)

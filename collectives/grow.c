@@ -15,34 +15,6 @@
 #include "collectives/membership.h"
 #include "transport/bootstrap/secret.h"
 
-spr_status spr_growth_failed(struct spr_growth *g, spr_comm *comm, spr_status status)
-{
-    struct spr_error cause = *spr_thread_error();
-
-    spr_comm_lock(comm);
-    /* All disagree; or it could not even be posted here, and the others wait for it. */
-    if (!comm->error.status && status != SPR_ERR_MISMATCH) {
-        spr_comm_fail(comm, status, comm->rank, -1, spr_status_string(status));
-        spr_comm_kick(comm);
-    }
-    if (comm->error.status)
-        cause = comm->error;
-    spr_comm_unlock(comm);
-    spr_error_clear(g->error);
-    return spr_error_set(g->error, status, cause.rank, "%s",
-                         *cause.text ? cause.text : spr_status_string(status));
-}
-
-bool spr_growth_is_sound(spr_comm *comm)
-{
-    bool sound;
-
-    spr_comm_lock(comm);
-    sound = !comm->error.status;
-    spr_comm_unlock(comm);
-    return sound;
-}
-
 spr_status spr_growth_broadcast(struct spr_growth *g, spr_comm *comm, void *data, size_t words,
                                 int root)
 {
@@ -54,7 +26,7 @@ spr_status spr_growth_broadcast(struct spr_growth *g, spr_comm *comm, void *data
     status = spr_ibroadcast(comm, data, words, SPR_INT32, root, &call, &request);
     if (status == SPR_OK)
         status = comm == g->old ? spr_growth_wait(g, &request) : spr_wait(&request, -1.0);
-    return status ? spr_growth_failed(g, comm, status) : SPR_OK;
+    return status ? spr_comm_failed_call(comm, status, g->error) : SPR_OK;
 }
 
 double spr_growth_wait_s(const struct spr_growth *g, const struct spr_options *options)
@@ -93,18 +65,6 @@ static spr_status make(struct spr_growth *g, int rank, struct spr_options *optio
     spr_log_set_rank(rank);
     spr_record_open(g->comm);
     return SPR_OK;
-}
-
-/* It is given up: the others of the new communicator hear why. */
-static void discard(struct spr_growth *g)
-{
-    if (g->comm && g->comm->peers && g->comm->epoll_fd >= 0) {
-        spr_comm_abort(g->comm, g->error->text);
-        spr_comm_destroy(g->comm);
-    } else {
-        spr_comm_discard(g->comm);
-    }
-    g->comm = NULL;
 }
 
 /* Newcomers ------------------------------------------------------------------------------------ */
@@ -218,8 +178,10 @@ static spr_status grow_member(struct spr_growth *g)
     if (status && !g->error->status)
         spr_error_set(g->error, status, g->old->rank, "rank %d: %s", g->old->rank,
                       spr_status_string(status));
-    if (status)
-        discard(g);
+    if (status) {
+        spr_comm_withdraw(g->comm, g->error->text);
+        g->comm = NULL;
+    }
     status = spr_growth_vote(g, status);
     if (status == SPR_OK)
         (void)spr_growth_go(g); /* from here on a failure is one of the new communicator */
@@ -285,7 +247,7 @@ spr_status spr_comm_grow(spr_comm *comm, const spr_grow_options *options, spr_co
     if (status) {
         if (!g.error->status)
             spr_error_set(g.error, status, -1, "%s", spr_status_string(status));
-        discard(&g);
+        spr_comm_withdraw(g.comm, cause.text);
         if (comm)
             spr_log_set_rank(comm->rank);
         *spr_thread_error() = cause;

@@ -64,11 +64,6 @@ spr_status spr_growth_wait(struct spr_growth *g, spr_request **request);
 double spr_growth_wait_s(const struct spr_growth *g, const struct spr_options *options);
 /* When whoever is in must have a link to all: as long again, but not less than at the start. */
 uint64_t spr_growth_way_in(const struct spr_growth *g, const struct spr_options *options);
-/* An operation of a communicator has failed, by which that fails if it has not yet: the others hear
- * of it. The error becomes the call's. Returns status. */
-spr_status spr_growth_failed(struct spr_growth *g, spr_comm *comm, spr_status status);
-/* It has not failed. */
-bool spr_growth_is_sound(spr_comm *comm);
 
 /* grow_members.c. Rank 0: meet the newcomers; the others: wait for that. */
 spr_status spr_growth_meet(struct spr_growth *g);

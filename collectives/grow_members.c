@@ -55,9 +55,7 @@ static spr_status say(struct spr_growth *g, spr_status what)
 /* An error that another member names. */
 static spr_status as_told(struct spr_growth *g, int32_t status, int rank, const char *text)
 {
-    bool known = status < 0 && strcmp(spr_status_name(status), "SPR_ERR_UNKNOWN") != 0;
-
-    return spr_error_set(g->error, known ? status : SPR_ERR_PROTO,
+    return spr_error_set(g->error, spr_error_is_known(status) ? status : SPR_ERR_PROTO,
                          rank >= 0 && rank < g->old->size ? rank : -1, "%s", text);
 }
 
@@ -174,7 +172,7 @@ spr_status spr_growth_meet(struct spr_growth *g)
     status = meet_as_root(g);
     if (status && !g->error->status)
         spr_error_set(g->error, status, -1, "%s", spr_status_string(status));
-    if (!spr_growth_is_sound(g->old))
+    if (!spr_comm_is_sound(g->old))
         return status;
     told = say(g, status);
     /* All members are here now. */
@@ -224,7 +222,7 @@ static spr_status among_members(struct spr_growth *g, const struct preface *pref
     if (status == SPR_OK)
         status = spr_growth_wait(g, &request);
     if (status)
-        spr_growth_failed(g, g->old, status);
+        (void)spr_comm_failed_call(g->old, status, g->error);
     for (size_t r = 0; r < members && status == SPR_OK; r++) {
         memcpy(&theirs, all + r * stride, sizeof theirs);
         if (theirs.status) {
@@ -253,7 +251,7 @@ static spr_status exchange(struct spr_growth *g, const void *in, char *out, size
         spr_meeting_refuse(&g->meeting, status, g->error->rank, g->error->text);
     if (status == SPR_OK && root) {
         status = with_newcomers(g, parts, out, bytes);
-        told = spr_growth_is_sound(g->old) ? say(g, status) : status;
+        told = spr_comm_is_sound(g->old) ? say(g, status) : status;
         status = status ? status : told;
     } else if (status == SPR_OK) {
         status = listen(g);
@@ -279,13 +277,6 @@ static spr_status growth_allgather(void *ctx, const void *in, void *out, size_t 
     return status;
 }
 
-static spr_status growth_test(void *ctx, void *request)
-{
-    (void)ctx;
-    (void)request;
-    return SPR_OK;
-}
-
 static const char *growth_error(void *ctx)
 {
     const struct spr_growth *g = ctx;
@@ -301,7 +292,7 @@ void spr_growth_bootstrap(struct spr_growth *g, spr_bootstrap *boot)
         .rank = (uint32_t)g->old->rank,
         .size = (uint32_t)g->ticket.size,
         .allgather = growth_allgather,
-        .test = growth_test,
+        .test = spr_bootstrap_ended,
         .error = growth_error,
     };
 }

@@ -67,9 +67,7 @@ static spr_status all_there(struct spr_growth *g)
 
     call.name = "grow";
     status = spr_barrier(g->comm, &call);
-    if (status)
-        spr_growth_failed(g, g->comm, status);
-    return status;
+    return status ? spr_comm_failed_call(g->comm, status, g->error) : SPR_OK;
 }
 
 spr_status spr_growth_hand_over(struct spr_growth *g)
@@ -166,7 +164,7 @@ spr_status spr_growth_vote(struct spr_growth *g, spr_status mine)
             leave(g->old);
         return SPR_OK;
     }
-    spr_growth_failed(g, g->old, status);
+    (void)spr_comm_failed_call(g->old, status, g->error);
     cause = *g->error;
     if (all_have(g, operation)) {
         leave(g->old);

@@ -36,6 +36,8 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/halves.c \
 	collectives/halving.c \
 	collectives/hierarchical.c \
+	collectives/indices.c \
+	collectives/indices.h \
 	collectives/links.c \
 	collectives/membership.c \
 	collectives/membership.h \
@@ -58,8 +60,6 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/sparse.c \
 	collectives/sparse.h \
 	collectives/sparse_allgather.c \
-	collectives/indices.c \
-	collectives/indices.h \
 	collectives/sparse_blocks.c \
 	collectives/sparse_dense.c \
 	collectives/sparse_doubling.c \

@@ -61,22 +61,6 @@ static spr_status give_up(struct split *s)
                          "rank %d: no memory to split the communicator", s->parent->rank);
 }
 
-/* A collective has: the communicator knows why, or this thread. */
-static spr_status failed(struct split *s, spr_comm *comm, spr_status status)
-{
-    s->error = *spr_thread_error();
-    spr_comm_lock(comm);
-    /* All disagree; or it could not even be posted here, and the others wait for it. */
-    if (!comm->error.status && status != SPR_ERR_MISMATCH) {
-        spr_comm_fail(comm, status, comm->rank, -1, spr_status_string(status));
-        spr_comm_kick(comm);
-    }
-    if (comm->error.status)
-        s->error = comm->error;
-    spr_comm_unlock(comm);
-    return status;
-}
-
 /* `in` of every rank of the parent. */
 static spr_status among_all(struct split *s, const void *in, void *out, size_t bytes)
 {
@@ -87,19 +71,7 @@ static spr_status among_all(struct split *s, const void *in, void *out, size_t b
     /* Others may be making links, for so long. */
     call.timeout_s = fmax(s->parent->options.timeout_s, 2 * s->parent->options.init_timeout_s);
     status = spr_allgather(s->parent, in, out, bytes / WORD, SPR_INT32, &call);
-    return status ? failed(s, s->parent, status) : SPR_OK;
-}
-
-static bool has_failed(spr_comm *part)
-{
-    bool has;
-
-    if (!part)
-        return false;
-    spr_comm_lock(part);
-    has = part->error.status;
-    spr_comm_unlock(part);
-    return has;
+    return status ? spr_comm_failed_call(s->parent, status, &s->error) : SPR_OK;
 }
 
 /* One of the words says that its rank has failed: the first cause of its own, if there is one.
@@ -124,17 +96,15 @@ static const char *find_failure(const char *all, size_t size, size_t stride, int
 static spr_status as_told(struct split *s, const char *told, int rank)
 {
     struct word word;
-    bool known;
 
     memcpy(&word, told, sizeof word);
     word.text[sizeof word.text - 1] = '\0';
-    known = word.status < 0 && strcmp(spr_status_name(word.status), "SPR_ERR_UNKNOWN") != 0;
     spr_error_clear(&s->error);
     if (word.by_part) /* the parent is as it was: not what one shrinks it for */
         return spr_error_set(&s->error, SPR_ERR_BOOTSTRAP, rank, "rank %d: its part failed: %s",
                              rank, word.text);
-    return spr_error_set(&s->error, known ? word.status : SPR_ERR_PROTO, rank, "rank %d: %s", rank,
-                         word.text);
+    return spr_error_set(&s->error, spr_error_is_known(word.status) ? word.status : SPR_ERR_PROTO,
+                         rank, "rank %d: %s", rank, word.text);
 }
 
 /* What each rank says, and `bytes` bytes behind it; if one says that it has failed, so have all. */
@@ -222,13 +192,6 @@ static spr_status part_allgather(void *ctx, const void *in, void *out, size_t by
     return status;
 }
 
-static spr_status part_test(void *ctx, void *request)
-{
-    (void)ctx;
-    (void)request;
-    return SPR_OK;
-}
-
 static const char *part_error(void *ctx)
 {
     const struct split *s = ctx;
@@ -267,12 +230,14 @@ static spr_status build(struct split *s)
     boot.rank = (uint32_t)s->rank;
     boot.size = (uint32_t)s->size;
     boot.allgather = part_allgather;
-    boot.test = part_test;
+    boot.test = spr_bootstrap_ended;
     boot.error = part_error;
     if (status == SPR_OK)
         status = spr_comm_build(s->part, &boot, NULL, s->deadline_ns, &s->error);
     if (status)
         return status;
+    /* By those of a part alone from here on: what fails in it is no concern of the others. */
+    s->part->maker = NULL;
     /* Others of the parent use the CPUs, too. */
     spr_comm_lock(s->part);
     s->part->may_spin &= s->parent->may_spin;
@@ -280,16 +245,10 @@ static spr_status build(struct split *s)
     return SPR_OK;
 }
 
-/* The others of the part hear why, where there are links. */
 static void discard(struct split *s)
 {
-    s->part_failed |= has_failed(s->part);
-    if (s->part && s->part->peers && s->part->epoll_fd >= 0) {
-        spr_comm_abort(s->part, s->error.text);
-        spr_comm_destroy(s->part);
-    } else {
-        spr_comm_discard(s->part);
-    }
+    s->part_failed |= s->part && !spr_comm_is_sound(s->part);
+    spr_comm_withdraw(s->part, s->error.text);
     s->part = NULL;
 }
 
@@ -341,15 +300,13 @@ static uint32_t hide_operations(spr_comm *parent, bool begin)
     return next;
 }
 
-/* By those of a part alone: what fails in it now is no concern of the others. */
 static spr_status tune(struct split *s)
 {
     spr_status status = SPR_OK;
 
-    s->part->maker = NULL;
     if (!strcmp(s->part->options.model, "measure"))
         status = spr_comm_tune(s->part);
-    return status ? failed(s, s->part, status) : SPR_OK;
+    return status ? spr_comm_failed_call(s->part, status, &s->error) : SPR_OK;
 }
 
 spr_status spr_comm_split(spr_comm *parent, int color, int key, spr_comm **part)

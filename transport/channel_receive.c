@@ -237,8 +237,7 @@ static void on_abort(struct spr_channel_peer *p, const struct spr_frame *f, cons
     spr_channel_recall_over(p);
     if (ch->status)
         return;
-    if ((int32_t)f->arg64 >= 0 || (int32_t)f->arg64 == SPR_ERR_TIMEOUT ||
-        !strcmp(spr_status_name((int32_t)f->arg64), "SPR_ERR_UNKNOWN")) {
+    if (!spr_error_is_known((int32_t)f->arg64) || (int32_t)f->arg64 == SPR_ERR_TIMEOUT) {
         spr_channel_fail(p, SPR_ERR_PROTO, "aborted with a status that is no failure");
         return;
     }

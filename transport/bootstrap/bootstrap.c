@@ -163,6 +163,13 @@ spr_status spr_bootstrap_await(spr_bootstrap *boot, void *request, uint64_t unti
     return status == SPR_OK ? SPR_OK : failure(boot, status, error);
 }
 
+spr_status spr_bootstrap_ended(void *ctx, void *request)
+{
+    (void)ctx;
+    (void)request;
+    return SPR_OK;
+}
+
 spr_status spr_bootstrap_allgather(spr_bootstrap *boot, const void *in, void *out, size_t bytes,
                                    uint64_t deadline_ns, struct spr_error *error)
 {

@@ -45,6 +45,8 @@ spr_status spr_bootstrap_begin(spr_bootstrap *boot, const void *in, void *out, s
                                void **request, struct spr_error *error);
 spr_status spr_bootstrap_await(spr_bootstrap *boot, void *request, uint64_t until_ns,
                                struct spr_error *error);
+/* test() of a bootstrap whose allgather() returns when it is complete. */
+spr_status spr_bootstrap_ended(void *ctx, void *request);
 
 /*
  * Built-in ones. The key is copied. Rank 0 listens at root, "host:port", "[IPv6]:port" or

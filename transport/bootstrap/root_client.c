@@ -188,7 +188,7 @@ static spr_status failed_elsewhere(struct spr_root *r)
     int rank = h->rank >= 0 && h->rank < r->size ? h->rank : -1;
     const char *text = r->client.conn.rx_text;
     /* A status that this build does not know says nothing to the caller; the text does. */
-    bool known = h->status < 0 && strcmp(spr_status_name(h->status), "SPR_ERR_UNKNOWN") != 0;
+    bool known = spr_error_is_known(h->status);
 
     return spr_error_set(&r->error, known ? h->status : SPR_ERR_BOOTSTRAP, rank, "%s",
                          *text ? text : "rank 0 failed and did not say why");

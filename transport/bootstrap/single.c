@@ -15,13 +15,6 @@ static spr_status single_allgather(void *ctx, const void *in, void *out, size_t 
     return SPR_OK;
 }
 
-static spr_status single_test(void *ctx, void *request)
-{
-    (void)ctx;
-    (void)request;
-    return SPR_OK;
-}
-
 static void single_close(void *ctx) { (void)ctx; }
 
 static const char *single_error(void *ctx)
@@ -40,7 +33,7 @@ spr_status spr_bootstrap_single(spr_bootstrap *boot)
         .rank = 0,
         .size = 1,
         .allgather = single_allgather,
-        .test = single_test,
+        .test = spr_bootstrap_ended,
         .close = single_close,
         .error = single_error,
     };
