@@ -37,14 +37,10 @@ static const float *gradient(const struct schedule_play *play, int r, int k)
 
 double schedule_codec_bound(const struct schedule *s, double size)
 {
-    struct spr_codec_kind kind = {0};
-    struct spr_error error = {0};
-
-    (void)spr_codec_kind_of(s->codec, &kind, &error);
     /* What a sum has lost may be as large as the sum of what all ranks sent. */
-    return kind.round_sums ? (size + s->ranks * SCHEDULE_LARGEST) * 0x1p-22
-           : kind.coded    ? size * 0x1p-22
-                           : 0;
+    return s->kind.round_sums ? (size + s->ranks * SCHEDULE_LARGEST) * 0x1p-22
+           : s->kind.coded    ? size * 0x1p-22
+                              : 0;
 }
 
 static void begin(const struct schedule_play *play, spr_codec *codec, int r, int k,
@@ -171,11 +167,10 @@ static bool check_sum(struct schedule_play *play, int rank, int k, const float *
 {
     const struct schedule *s = &play->schedule;
     static const double unit[] = {0x1p-24, 0x1p-11, 0x1p-8};
-    struct spr_codec_kind kind = {0};
-    struct spr_error error = {0};
-
-    (void)spr_codec_kind_of(s->codec, &kind, &error);
-    int halves = kind.lists ? 0 : strstr(s->codec, "fp16") ? 1 : strstr(s->codec, "bf16") ? 2 : 0;
+    int halves = s->kind.lists              ? 0
+                 : strstr(s->codec, "fp16") ? 1
+                 : strstr(s->codec, "bf16") ? 2
+                                            : 0;
 
     for (size_t i = 0; i < s->codec_elements; i++) {
         double sum = 0, bound = 0, size = 0;
