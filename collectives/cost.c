@@ -13,9 +13,6 @@
 #include "collectives/sparse_tiles.h"
 #include "transport/frame.h"
 
-/* Of the shorter one of wire and CPU, what the longer one does not hide. Chunks stream, so it is
- * mostly the first and the last of them. */
-#define EXPOSED 0.25
 /* Images of values whose length depends on them are about this long. */
 #define CODED_BYTES 1.0
 
@@ -24,7 +21,12 @@
  * over TCP, which has queues. */
 #define UNEVEN 1.1
 
-static double join(double wire, double cpu) { return fmax(wire, cpu) + EXPOSED * fmin(wire, cpu); }
+/* Chunks stream, so mostly the first and the last of them are exposed; but where a link is as fast
+ * as the CPU that serves it, that CPU does one thing after the other. */
+static double join(const struct spr_estimate *e, double wire, double cpu)
+{
+    return fmax(wire, cpu) + e->model->exposed * fmin(wire, cpu);
+}
 
 static double rounds(const struct spr_estimate *e) { return ceil(log2(e->ranks)); }
 
@@ -34,8 +36,15 @@ static double to_all(const struct spr_estimate *e, double bytes, double chunks)
 {
     double frames = (e->ranks - 1) * chunks * (3 * SPR_FRAME_BYTES + SPR_CHUNK_HEADER_BYTES);
     double leaving = e->hosts > 1 ? e->local * (e->ranks - e->local) / (e->ranks - 1) : 1;
+    double inside = e->hosts > 1 ? (e->local - 1) / (e->ranks - 1) : 0;
 
-    return e->model->byte * (bytes + frames) * leaving;
+    return (e->model->byte * leaving + e->model->copy * inside) * (bytes + frames);
+}
+
+/* ... those of its host, all alike, so many bytes in all. */
+static double inside_host(const struct spr_estimate *e, double bytes)
+{
+    return e->model->copy * (e->local - 1) / e->local * bytes;
 }
 
 /* Every rank sends its right neighbour so many bytes: of a host, one rank sends them away. */
@@ -47,9 +56,10 @@ static double to_neighbour(const struct spr_estimate *e, double bytes)
 /* Every rank exchanges so many bytes with the one at that distance. */
 static double to_partner(const struct spr_estimate *e, double distance, double bytes)
 {
-    double leaving = e->hosts <= 1 ? 1 : distance >= e->local || e->scattered ? e->local : 0;
-
-    return e->model->byte * bytes * leaving;
+    if (e->hosts <= 1)
+        return e->model->byte * bytes;
+    return bytes *
+           (distance >= e->local || e->scattered ? e->model->byte * e->local : e->model->copy);
 }
 
 /* Steps of small messages, of which a rank sends so many. */
@@ -69,20 +79,20 @@ static double bulk_steps(const struct spr_estimate *e, double count, double mess
 double spr_cost_flat(const struct spr_estimate *e)
 {
     return steps(e, 1, e->ranks - 1) +
-           join(to_all(e, (e->ranks - 1) * e->bytes, 0), e->model->reduce * e->ranks * e->bytes);
+           join(e, to_all(e, (e->ranks - 1) * e->bytes, 0), e->model->reduce * e->ranks * e->bytes);
 }
 
 double spr_cost_direct(const struct spr_estimate *e)
 {
     return bulk_steps(e, 2, 2 * (e->ranks - 1)) +
-           join(to_all(e, 2 * (e->ranks - 1) / e->ranks * e->bytes, 2),
+           join(e, to_all(e, 2 * (e->ranks - 1) / e->ranks * e->bytes, 2),
                 e->model->reduce * e->bytes);
 }
 
 double spr_cost_ring(const struct spr_estimate *e)
 {
     return bulk_steps(e, 2 * (e->ranks - 1), 0) +
-           join(to_neighbour(e, 2 * (e->ranks - 1) / e->ranks * e->bytes),
+           join(e, to_neighbour(e, 2 * (e->ranks - 1) / e->ranks * e->bytes),
                 e->model->reduce * e->bytes);
 }
 
@@ -100,7 +110,7 @@ double spr_cost_halving(const struct spr_estimate *e)
     if (uneven)
         wire += to_partner(e, 1, e->bytes);
     return bulk_steps(e, 2 * floor(log2(e->ranks)) + (uneven ? 2 : 0), 0) +
-           join(wire, e->model->reduce * e->bytes * (uneven ? 2 : 1));
+           join(e, wire, e->model->reduce * e->bytes * (uneven ? 2 : 1));
 }
 
 double spr_cost_doubling(const struct spr_estimate *e)
@@ -113,7 +123,7 @@ double spr_cost_doubling(const struct spr_estimate *e)
     if (uneven)
         wire += 1.5 * to_partner(e, 1, e->bytes);
     return bulk_steps(e, sums + (uneven ? 2 : 0), 0) +
-           join(wire, e->model->reduce * e->bytes * (sums + (uneven ? 1 : 0)));
+           join(e, wire, e->model->reduce * e->bytes * (sums + (uneven ? 1 : 0)));
 }
 
 /* How often the vector leaves the host that sends most of a tree, up and down: that of its root,
@@ -139,7 +149,7 @@ double spr_cost_tree(const struct spr_estimate *e)
                                 : 2 * (e->ranks - 1) / e->ranks * e->bytes;
 
     return bulk_steps(e, 2 * depth, 0) +
-           join(e->model->byte * bytes, 2 * e->model->reduce * e->bytes);
+           join(e, e->model->byte * bytes, 2 * e->model->reduce * e->bytes);
 }
 
 double spr_cost_hierarchical(const struct spr_estimate *e)
@@ -147,7 +157,9 @@ double spr_cost_hierarchical(const struct spr_estimate *e)
     if (e->hosts <= 1 || e->hosts >= e->ranks)
         return INFINITY;
     return bulk_steps(e, 4, 2 * (e->local - 1) + 2 * (e->hosts - 1)) +
-           join(e->model->byte * 2 * (e->hosts - 1) / e->hosts * e->bytes,
+           join(e,
+                e->model->byte * 2 * (e->hosts - 1) / e->hosts * e->bytes +
+                    inside_host(e, 2 * e->bytes),
                 e->model->reduce * e->bytes * (2 + 1 / e->local));
 }
 
@@ -172,7 +184,7 @@ static double union_of(const struct spr_estimate *e, double ranks)
 
 static double stream(const struct spr_estimate *e, double wire, double cpu)
 {
-    return join(e->ranks > 2 ? UNEVEN * wire : wire, cpu);
+    return join(e, e->ranks > 2 ? UNEVEN * wire : wire, cpu);
 }
 
 /* The union is known, and becomes the result. */
@@ -205,7 +217,8 @@ double spr_cost_sparse_hierarchical(const struct spr_estimate *e)
     return bulk_steps(e, 3, 2 * (e->ranks - 1)) +
            stream(e,
                   to_all(e, (e->ranks - 1) / e->ranks * lists, 1) +
-                      e->model->byte * e->local * (e->hosts - 1) / e->ranks * sums,
+                      e->model->byte * e->local * (e->hosts - 1) / e->ranks * sums +
+                      inside_host(e, sums),
                   owners(e));
 }
 
@@ -219,7 +232,11 @@ double spr_cost_sparse_hosts(const struct spr_estimate *e)
     if (e->hosts <= 1 || e->hosts >= e->ranks)
         return INFINITY;
     return bulk_steps(e, 4, 2 * (e->local - 1) + 2 * (e->hosts - 1)) +
-           stream(e, e->model->byte * (e->hosts - 1) / e->hosts * bytes, cpu);
+           stream(e,
+                  e->model->byte * (e->hosts - 1) / e->hosts * bytes +
+                      inside_host(e, e->share * (list_bytes(e, e->k, e->n, 4) +
+                                                 list_bytes(e, e->u, e->n, 4))),
+                  cpu);
 }
 
 double spr_cost_sparse_allgather(const struct spr_estimate *e)
@@ -230,7 +247,7 @@ double spr_cost_sparse_allgather(const struct spr_estimate *e)
 
     /* Lists of one chunk are all on their way at once. */
     return bulk_steps(e, 1, e->ranks - 1) +
-           (list <= SPR_SPARSE_TARGET_BYTES ? join(wire, cpu) : stream(e, wire, cpu));
+           (list <= SPR_SPARSE_TARGET_BYTES ? join(e, wire, cpu) : stream(e, wire, cpu));
 }
 
 double spr_cost_sparse_doubling(const struct spr_estimate *e)
@@ -286,9 +303,11 @@ double spr_cost_sparse_server(const struct spr_estimate *e)
     double out = away * list_bytes(e, e->u, e->n, 4);
     /* Both ways at once, but for the first chunks. */
     double wire = fmax(in, out) + fmin(fmin(in, out), away * SPR_SPARSE_TARGET_BYTES);
-    double cpu = e->model->encode * (e->k + e->u) + e->model->merge * e->ranks * e->k + result(e);
+    /* The others wait for the server, and leave it their CPUs. */
+    double alone = e->model->encode * (e->k + e->u) + e->model->merge * e->ranks * e->k;
+    double cpu = alone / fmax(e->model->load, 1) + result(e);
 
-    return bulk_steps(e, 2, 2 * (e->ranks - 1)) + join(e->model->byte * wire, cpu);
+    return bulk_steps(e, 2, 2 * (e->ranks - 1)) + join(e, e->model->byte * wire, cpu);
 }
 
 /* Tiles with one of so many entries: positions are taken for independent, and in clusters there
@@ -302,8 +321,9 @@ double spr_cost_sparse_blocks(const struct spr_estimate *e)
 {
     double mine = tiles(e, e->k);
     double bytes = e->share * (mine + tiles(e, e->u)) * (double)sizeof(struct spr_tile);
-    double cpu =
-        e->model->encode * e->k + e->model->reduce * mine * SPR_TILE * sizeof(float) + result(e);
+    /* Entries are put into tiles that are clear, and those are summed. */
+    double cpu = (e->model->clear + e->model->reduce * sizeof(float)) * mine * SPR_TILE +
+                 e->model->take * e->k + result(e);
 
     return bulk_steps(e, 2, 2 * (e->ranks - 1)) +
            stream(e, to_all(e, (e->ranks - 1) / e->ranks * bytes, 2), cpu);

@@ -18,11 +18,14 @@ static const struct spr_opt rows[] = {
     ROW(grant, "seconds until a chunk may leave"),
     ROW(message, "seconds per further message of a step"),
     ROW(byte, "seconds per byte that leaves a host"),
+    ROW(copy, "seconds per byte inside a host"),
     ROW(reduce, "seconds per byte of a vector that is summed"),
     ROW(encode, "seconds per entry that is encoded"),
     ROW(merge, "seconds per entry that is summed"),
     ROW(take, "seconds per entry of the result"),
     ROW(clear, "seconds per position of the result"),
+    ROW(exposed, "part of the shorter one of wire and CPU"),
+    ROW(load, "times that work takes longer while all ranks do it"),
 };
 #undef ROW
 

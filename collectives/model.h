@@ -5,7 +5,7 @@
  * SPARRING_MODEL gives, or those of a spr_comm_tune() that succeeded in this epoch.
  *
  * A prediction is steps * latency + further messages * message + the longer one of wire and CPU,
- * and a part of the shorter, which is not quite hidden behind it (the usual alpha-beta-gamma model;
+ * and a part of the shorter, which is not hidden behind it (the usual alpha-beta-gamma model;
  * Thakur, Rabenseifner and Gropp 2005, "Optimization of collective communication operations in
  * MPICH"). Formulas are in cost.c.
  */
@@ -30,11 +30,14 @@ struct spr_model {
     double grant;   /* until the first message that needs a grant may leave */
     double message; /* per message that a rank sends beside the first one of a step */
     double byte;    /* per byte that leaves a host, or on one host a rank */
+    double copy;    /* per byte from rank to rank of a host, where there are several hosts */
     double reduce;  /* per byte of a vector that is summed */
     double encode;  /* per entry that is put into a chunk */
     double merge;   /* per entry that is added to a sum */
     double take;    /* per entry of a sum that is written into a result */
     double clear;   /* per position of a dense result */
+    double exposed; /* no time: the part of wire or CPU that the longer one of them does not hide */
+    double load;    /* no time: how much longer work takes because all ranks do it; 0: as 1 */
     /* What an algorithm takes besides, or less, by its place in the table: its steps are not alike,
      * and ranks that share CPUs are in each other's way. */
     double start[SPR_ALGORITHMS];

@@ -11,6 +11,8 @@
  *   encode, merge, take
  *             the times of the phases of two sparse allreduces, of a long and a short list
  *   clear     clearing memory
+ *   exposed   what the long list took longer than the short one, beside what is predicted
+ *   copy      what a dense sum that is hierarchical takes longer than predicted without it
  *   start     what each algorithm takes longer than that for a short vector or list
  *
  * Times of messages are medians of a few runs, each on the rank where it is largest: that one is
@@ -35,9 +37,14 @@
 /* Bytes of a sendrecv: from the first on by factors of four, until one takes that long. */
 #define FIRST_BYTES ((size_t)64 << 10)
 #define LAST_BYTES ((size_t)4 << 20)
-#define LONG_S 15e-3
-#define WORK_S 6e-3
+#define LONG_S 50e-3 /* a shaper lets the first of them pass at once */
+#define WORK_S 4e-3
+#define WORK_RUNS 3
 #define VECTOR_ELEMENTS ((size_t)256 << 10)
+/* Chunks stream, so a little of either is never hidden; and ranks that are in each other's way can
+ * look as if more than all of it were exposed. */
+#define LEAST_EXPOSED 0.1
+#define MOST_EXPOSED 1.0
 #define POSITIONS ((size_t)1 << 20)
 #define LONG_LIST (POSITIONS / 16)
 #define SHORT_LIST (POSITIONS / 1024)
@@ -47,6 +54,7 @@
 #define FEW_ELEMENTS ((size_t)1024) /* or what `flat` is for, if that is less */
 #define FEW_POSITIONS ((size_t)16 << 10)
 #define FEW_ENTRIES (FEW_POSITIONS / 256)
+#define MOST_EARLY -0.75
 /* Ranks do not share CPUs, when work takes no longer than this while all of them do it. */
 #define ALONE 1.2
 
@@ -61,7 +69,6 @@ struct tuning {
     float *a, *b;     /* LAST_BYTES, CLEARED */
     spr_sparse list;  /* LONG_LIST */
     struct spr_stats before, after;
-    double load;
     double *work; /* of all ranks: their phases; and room for one of these */
     struct spr_model model;
 };
@@ -182,21 +189,29 @@ static spr_status measure_links(struct tuning *t)
 }
 
 /* How much longer work takes when all ranks do it at the same time: those of a host may have fewer
- * CPUs than they are. */
-static spr_status measure_load(struct tuning *t)
+ * CPUs than they are. Only they are always in each other's way: the least of a few times. */
+static spr_status work(struct tuning *t, size_t unused)
 {
-    spr_status status = spr_barrier(t->comm, NULL);
-    uint64_t begin = spr_monotonic_ns();
-    struct timespec now;
     double used, first = -1;
+    struct timespec now;
 
+    (void)t;
+    (void)unused;
     do {
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
         used = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
         first = first < 0 ? used : first;
     } while (used - first < WORK_S);
-    t->load = fmax((double)(spr_monotonic_ns() - begin) * 1e-9 / WORK_S, 1);
-    return status == SPR_OK ? agree(t, &t->load, 1) : status;
+    return SPR_OK;
+}
+
+static spr_status measure_load(struct tuning *t)
+{
+    double seconds = WORK_S;
+    spr_status status = time_of(t, work, 0, WORK_RUNS, 0, &seconds);
+
+    t->model.load = fmax(seconds / WORK_S, 1);
+    return status;
 }
 
 /* Of all ranks: the largest; or the median, where the largest is that of a rank which another one
@@ -207,7 +222,7 @@ static spr_status agree_on_work(struct tuning *t, double *seconds, size_t n)
     double *of_one = t->work + n * size;
     spr_status status;
 
-    if (t->load < ALONE)
+    if (t->model.load < ALONE)
         return agree(t, seconds, n);
     status = spr_allgather(t->comm, seconds, t->work, n, SPR_FP64, NULL);
     for (size_t i = 0; status == SPR_OK && i < n; i++) {
@@ -219,7 +234,6 @@ static spr_status agree_on_work(struct tuning *t, double *seconds, size_t n)
 }
 
 /* Seconds of the phases of a call. */
-
 static spr_status phases_of(struct tuning *t, spr_status (*call)(struct tuning *, size_t), size_t n,
                             double *seconds, double *total)
 {
@@ -257,19 +271,76 @@ static spr_status clear(struct tuning *t, size_t n)
     return SPR_OK;
 }
 
+static spr_status measure_clear(struct tuning *t)
+{
+    double least = INFINITY, now;
+    spr_status status = SPR_OK;
+
+    for (int i = 0; status == SPR_OK && i < LONG_RUNS; i++) {
+        status = once(t, clear, CLEARED, &now);
+        least = fmin(least, now);
+    }
+    if (status == SPR_OK)
+        status = agree_on_work(t, &least, 1);
+    t->model.clear = least / (double)CLEARED;
+    return status;
+}
+
+/* What a short and a long list took, beyond what is known so far. */
+static void fit_lists(struct tuning *t, const double *unions, const double *seconds)
+{
+    struct spr_model *m = &t->model;
+    double hidden[2], shown[2];
+
+    for (int i = 0; i < 2; i++) {
+        struct spr_plan plan = {.collective = SPR_C_SPARSE_ALLREDUCE,
+                                .dtype = SPR_FP32,
+                                .count = POSITIONS,
+                                .most_entries = i ? LONG_LIST : SHORT_LIST};
+        struct spr_estimate e = spr_estimate_of(t->comm, &plan);
+        e.model = m;
+        e.u = unions[i];
+        m->exposed = 0;
+        hidden[i] = spr_cost_sparse_direct(&e);
+        m->exposed = 1;
+        shown[i] = spr_cost_sparse_direct(&e);
+    }
+    m->exposed = (seconds[1] - seconds[0] - (hidden[1] - hidden[0])) /
+                 fmax(shown[1] - hidden[1] - (shown[0] - hidden[0]), 1e-9);
+    m->exposed = fmin(fmax(m->exposed, LEAST_EXPOSED), MOST_EXPOSED);
+    m->grant = fmax(seconds[0] - hidden[0] - m->exposed * (shown[0] - hidden[0]), 0);
+}
+
+static spr_status measure_copies(struct tuning *t)
+{
+    const struct spr_plan plan = {
+        .collective = SPR_C_ALLREDUCE, .dtype = SPR_FP32, .count = LAST_BYTES / sizeof(float)};
+    struct spr_estimate e = spr_estimate_of(t->comm, &plan);
+    double seconds, predicted;
+    spr_status status;
+
+    e.model = &t->model;
+    predicted = spr_cost_hierarchical(&e);
+    if (isinf(predicted)) /* no host has several ranks, or one has all */
+        return SPR_OK;
+    t->algorithm = "hierarchical";
+    status = time_of(t, one_allreduce, plan.count, LONG_RUNS, 0.5, &seconds);
+    if (status)
+        return status;
+    t->model.copy = 1;
+    t->model.copy =
+        fmax(seconds - predicted, 0) / fmax(spr_cost_hierarchical(&e) - predicted, 1e-9);
+    return SPR_OK;
+}
+
 /* The union is encoded where it is summed: that is in the time of merging. */
 static spr_status measure_work(struct tuning *t)
 {
     double dense[PHASES], many[PHASES], few[PHASES], ranks = t->comm->size;
-    double unions[2], total;
+    double unions[2], totals[2], total;
     struct spr_model *m = &t->model;
     const size_t more_entries = LONG_LIST - SHORT_LIST;
     double more = (double)more_entries;
-    struct spr_plan plan = {.collective = SPR_C_SPARSE_ALLREDUCE,
-                            .dtype = SPR_FP32,
-                            .count = POSITIONS,
-                            .most_entries = SHORT_LIST};
-    struct spr_estimate e;
     double *const work[] = {&m->reduce, &m->encode, &m->merge, &m->take, &m->clear};
     spr_status status;
 
@@ -277,28 +348,39 @@ static spr_status measure_work(struct tuning *t)
     t->positions = POSITIONS;
     status = phases_of(t, one_allreduce, VECTOR_ELEMENTS, dense, &total);
     if (status == SPR_OK)
-        status = phases_of(t, one_sparse, LONG_LIST, many, &total);
+        status = phases_of(t, one_sparse, LONG_LIST, many, &totals[1]);
     unions[1] = (double)t->after.last_union;
     if (status == SPR_OK)
-        status = phases_of(t, one_sparse, SHORT_LIST, few, &total);
+        status = phases_of(t, one_sparse, SHORT_LIST, few, &totals[0]);
     unions[0] = (double)t->after.last_union;
     if (status == SPR_OK)
-        status = time_of(t, clear, CLEARED, LONG_RUNS, 0, &m->clear);
+        status = measure_clear(t);
     if (status)
         return status;
-    m->clear /= (double)CLEARED;
     m->reduce = dense[REDUCE] / (double)(VECTOR_ELEMENTS * sizeof(float));
     m->encode = fmax(many[ENCODE] - few[ENCODE], 0) / more;
     m->merge =
         fmax(many[MERGE] - few[MERGE] - m->encode * (unions[1] - unions[0]) / ranks, 0) / more;
     m->take = fmax(many[DECODE] - few[DECODE], 0) / fmax(unions[1] - unions[0], 1);
     for (size_t i = 0; i < SPR_ARRAY_LEN(work); i++)
-        *work[i] *= t->load;
-    e = spr_estimate_of(t->comm, &plan);
-    e.model = m;
-    e.u = unions[0];
-    m->grant = fmax(total - spr_cost_sparse_direct(&e), 0);
+        *work[i] *= t->model.load;
+    fit_lists(t, unions, totals);
     return SPR_OK;
+}
+
+/* What is predicted for next to nothing can be no start: a shaper, say, lets a short vector pass
+ * faster than by its rate, and still shorter ones would take less than no time. */
+static double start_of(const struct spr_algorithm *algorithm, const struct spr_estimate *e,
+                       double seconds)
+{
+    struct spr_estimate nothing = *e;
+    double start = seconds - algorithm->predict(e);
+
+    nothing.n = nothing.bytes = 1;
+    nothing.k = fmin(e->k, 1);
+    nothing.u = fmin(e->u, 1);
+    start = fmax(start, MOST_EARLY * algorithm->predict(&nothing));
+    return round(start * 1e7) / 1e7; /* in tenths of microseconds */
 }
 
 /* One algorithm after the other, again and again, and some work between them: ranks come to the
@@ -326,12 +408,10 @@ static spr_status measure_starts(struct tuning *t, const struct spr_plan *plan)
         }
     if (status == SPR_OK)
         status = agree(t, all[0], n * SHORT_RUNS);
-    for (size_t i = 0; status == SPR_OK && i < n; i++) {
-        const struct spr_candidate *c = &candidates[i];
-        if (c->algorithm->predict) /* in tenths of microseconds */
-            t->model.start[c->place] =
-                round((median(all[i], SHORT_RUNS) - c->algorithm->predict(&e)) * 1e7) / 1e7;
-    }
+    for (size_t i = 0; status == SPR_OK && i < n; i++)
+        if (candidates[i].algorithm->predict)
+            t->model.start[candidates[i].place] =
+                start_of(candidates[i].algorithm, &e, median(all[i], SHORT_RUNS));
     return status;
 }
 
@@ -428,6 +508,8 @@ spr_status spr_comm_tune(spr_comm *comm)
         status = measure_load(&t);
     if (status == SPR_OK)
         status = measure_work(&t);
+    if (status == SPR_OK)
+        status = measure_copies(&t);
     if (status == SPR_OK)
         status = measure_starts(&t, &(struct spr_plan){.collective = SPR_C_ALLREDUCE,
                                                        .dtype = SPR_FP32,

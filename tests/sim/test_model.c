@@ -161,6 +161,37 @@ static void predictions_are_near_between_hosts(void **state)
     assert_true(score.best >= 0.9 * score.cells);
 }
 
+/* Whatever takes longer, no algorithm is predicted to be faster for it. */
+static void no_constant_makes_a_prediction_shorter(void **state)
+{
+    enum { CONSTANTS = offsetof(struct spr_model, load) / sizeof(double) };
+    struct spr_rng rng = {seed, 0x636f737473ull};
+
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        double constants[CONSTANTS], local = (double)spr_rng_below(&rng, 4) + 1,
+                                     hosts = (double)spr_rng_below(&rng, 8) + 1;
+        struct spr_model model = {.known = true};
+        struct spr_estimate e = spr_estimate_even(&model, hosts * local + (hosts * local < 2),
+                                                  local, 1e5, 1e5 * spr_rng_double(&rng));
+        for (int c = 0; c < CONSTANTS; c++)
+            constants[c] = pow(10, -10 * spr_rng_double(&rng));
+        for (size_t a = 0; a < SPR_ALGORITHMS; a++)
+            for (int c = 0; spr_algorithm_at(a)->predict && c < CONSTANTS; c++) {
+                double before, after, constant = constants[c];
+                memcpy(&model, constants, sizeof constants);
+                before = spr_algorithm_at(a)->predict(&e);
+                constants[c] *= 2;
+                memcpy(&model, constants, sizeof constants);
+                after = spr_algorithm_at(a)->predict(&e);
+                constants[c] = constant;
+                if (!(before > 0 && after >= before * (1 - 1e-12)))
+                    fail_msg("%s: %g s, and with constant %d twice as large %g s",
+                             spr_algorithm_at(a)->name, before, c, after);
+            }
+    }
+}
+
 /* Text ----------------------------------------------------------------------------------------- */
 
 static void a_model_as_text_is_the_same_model(void **state)
@@ -169,11 +200,14 @@ static void a_model_as_text_is_the_same_model(void **state)
                               .grant = 1e-5,
                               .message = 0,
                               .byte = 8.1e-10,
+                              .copy = 1e-10,
                               .reduce = 1e-11,
                               .encode = 2e-9,
                               .merge = 0x1.fp-30,
                               .take = 5e-10,
                               .clear = 1e-10,
+                              .exposed = 0.3,
+                              .load = 1.5,
                               .start = {-1e-7},
                               .known = true},
                      again = {0};
@@ -208,8 +242,9 @@ static void what_is_wrong_with_a_model_is_said(void **state)
         {"barrier.dissemination=1", "is no constant"},
         {"latency=0.00000000000000000000000000000000000000000000000000000000000000000000000000001",
          "is too long"},
-        {"latency=1e-5,grant=0,message=0,byte=1e-9,reduce=0,encode=0,merge=0,take=0",
-         "'clear' is missing"},
+        {"latency=1e-5,grant=0,message=0,byte=1e-9,copy=0,reduce=0,encode=0,merge=0,take=0,"
+         "clear=0,exposed=0",
+         "'load' is missing"},
     };
 
     (void)state;
@@ -392,6 +427,7 @@ static void lists_longer_than_promised_are_refused(void **state)
 
 VECTORS_MAIN(cmocka_unit_test(predictions_are_near_between_hosts),
              cmocka_unit_test(predictions_are_near_on_the_wire),
+             cmocka_unit_test(no_constant_makes_a_prediction_shorter),
              cmocka_unit_test(a_model_as_text_is_the_same_model),
              cmocka_unit_test(what_is_wrong_with_a_model_is_said),
              cmocka_unit_test(a_union_that_has_grown_makes_the_next_step_dense),
