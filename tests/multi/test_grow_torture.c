@@ -21,7 +21,7 @@
 #define ALL 3 /* the last is the newcomer */
 #define STATE_BYTES 70001
 /* Who fails where no word can reach the others leaves them waiting for so long. */
-#define WAIT_S 0.5
+#define WAIT_S 0.25
 #define LONGEST_S 6.0
 
 static void common_options(const struct job *job, spr_comm_options *create)

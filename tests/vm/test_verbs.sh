@@ -61,6 +61,7 @@ without_cm() {
 
 before=$(trouble)
 check "test_matrix over verbs" over_verbs matrix
+check "test_split over verbs" over_verbs split
 check "test_sendrecv over verbs, by rdma_cm" by_cm over_verbs sendrecv
 check "the same bits over all transports, nothing allocated or registered in steady state" \
     tests/run-test tests/multi/test_steady
