@@ -190,7 +190,7 @@ static spr_status measure_links(struct tuning *t)
 
 /* How much longer work takes when all ranks do it at the same time: those of a host may have fewer
  * CPUs than they are. Only they are always in each other's way: the least of a few times. */
-static spr_status work(struct tuning *t, size_t unused)
+static spr_status busy(struct tuning *t, size_t unused)
 {
     double used, first = -1;
     struct timespec now;
@@ -208,7 +208,7 @@ static spr_status work(struct tuning *t, size_t unused)
 static spr_status measure_load(struct tuning *t)
 {
     double seconds = WORK_S;
-    spr_status status = time_of(t, work, 0, WORK_RUNS, 0, &seconds);
+    spr_status status = time_of(t, busy, 0, WORK_RUNS, 0, &seconds);
 
     t->model.load = fmax(seconds / WORK_S, 1);
     return status;
@@ -311,19 +311,36 @@ static void fit_lists(struct tuning *t, const double *unions, const double *seco
     m->grant = fmax(seconds[0] - hidden[0] - m->exposed * (shown[0] - hidden[0]), 0);
 }
 
+static size_t candidates_for(struct tuning *t, const struct spr_plan *plan,
+                             struct spr_candidate *candidates)
+{
+    size_t n;
+
+    spr_comm_lock(t->comm);
+    n = spr_algorithm_candidates(t->comm, plan, candidates);
+    spr_comm_unlock(t->comm);
+    return n;
+}
+
 static spr_status measure_copies(struct tuning *t)
 {
     const struct spr_plan plan = {
         .collective = SPR_C_ALLREDUCE, .dtype = SPR_FP32, .count = LAST_BYTES / sizeof(float)};
+    struct spr_candidate candidates[SPR_CANDIDATES];
     struct spr_estimate e = spr_estimate_of(t->comm, &plan);
+    size_t n = candidates_for(t, &plan, candidates);
     double seconds, predicted;
     spr_status status;
 
+    t->algorithm = NULL;
+    for (size_t i = 0; i < n; i++)
+        if (candidates[i].algorithm->predict == spr_cost_hierarchical)
+            t->algorithm = candidates[i].algorithm->name;
     e.model = &t->model;
     predicted = spr_cost_hierarchical(&e);
-    if (isinf(predicted)) /* no host has several ranks, or one has all */
+    /* No host has several ranks, or one has all; or ranks may not be summed out of their order. */
+    if (!t->algorithm || isinf(predicted))
         return SPR_OK;
-    t->algorithm = "hierarchical";
     status = time_of(t, one_allreduce, plan.count, LONG_RUNS, 0.5, &seconds);
     if (status)
         return status;
@@ -391,14 +408,11 @@ static spr_status measure_starts(struct tuning *t, const struct spr_plan *plan)
     struct spr_candidate candidates[SPR_CANDIDATES];
     double all[SPR_CANDIDATES][SHORT_RUNS];
     struct spr_estimate e = spr_estimate_of(t->comm, plan);
+    size_t n = candidates_for(t, plan, candidates);
     spr_status status = SPR_OK;
-    size_t n;
 
     e.model = &t->model;
     t->positions = plan->count;
-    spr_comm_lock(t->comm);
-    n = spr_algorithm_candidates(t->comm, plan, candidates);
-    spr_comm_unlock(t->comm);
     for (int run = -1; run < SHORT_RUNS; run++) /* the first one does not count */
         for (size_t i = 0; status == SPR_OK && i < n; i++) {
             t->algorithm = candidates[i].algorithm->name;

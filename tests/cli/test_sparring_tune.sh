@@ -11,7 +11,7 @@ chmod 640 "$folder/conf"
 by 3 sparring-tune
 run --write "$folder/conf"
 expect_code 0
-expect out '^MODEL=latency=[0-9.e-]+,grant=.*,byte=.*,clear=[0-9.e-]+(,(sparse_)?allreduce\.[a-z]+=-?[0-9.e-]+){9,}$'
+expect out '^MODEL=latency=[0-9.e-]+,grant=.*,byte=.*,load=[0-9.e-]+(,(sparse_)?allreduce\.[a-z]+=-?[0-9.e-]+){9,}$'
 [ "$(grep -c . "$folder/out")" -eq 1 ] || fail "not one line"
 model=$(cat "$folder/out")
 wanted=$(printf '# of mine\nTIMEOUT=77\nMODELS=9\nEAGER=8K\n%s' "$model")
@@ -49,6 +49,17 @@ by 2 sparring-perf
 SPARRING_MODEL=garbage run allreduce -b 4 -e 4 -n 1
 expect_code 2
 expect err "sparring-perf: .*'garbage' is no constant of a model; sparring-tune prints one"
+
+# Where there are several hosts of several ranks, and not every algorithm may be taken.
+if "$top_builddir/tools/sparring-run" -n 2 --emulate 1gbit -- true 2>/dev/null; then
+    tool=("$top_builddir/tools/sparring-run" -n 4 --ranks-per-host 2 --emulate 1gbit --
+        "$top_builddir/tools/sparring-tune")
+    for level in run canonical off; do
+        SPARRING_DETERMINISM=$level run
+        expect_code 0
+        expect out '^MODEL=latency='
+    done
+fi
 
 tool=("$top_builddir/tools/sparring-tune")
 refused 2 'nothing to measure with one rank'
