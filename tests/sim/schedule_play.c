@@ -79,9 +79,12 @@ static void take_model(spr_comm *comm, const char *model)
 void schedule_begin(struct schedule_play *play, const struct schedule *schedule)
 {
     const struct schedule *s = &play->schedule;
+    struct spr_error error = {0};
 
     memset(play, 0, sizeof *play);
     play->schedule = *schedule;
+    if (s->codec && spr_codec_kind_of(s->codec, &play->schedule.kind, &error))
+        abort();
     play->live = spr_mem_live();
     schedule_fill(play);
     play->live_bytes = play->most_bytes = spr_mem_live_bytes();

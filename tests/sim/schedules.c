@@ -242,7 +242,6 @@ static void draw_job(struct schedule *s)
     s->eager_window = one_in(s, 2) ? (s->eager_bytes + SPR_FRAME_BYTES) * 5 / 2 : 262144;
     s->timeout_s = 2;
     s->codec = PICK(s, codecs);
-    (void)spr_codec_kind_of(s->codec, &s->kind, &(struct spr_error){0});
     s->codec_elements = 1 + draw_count(s);
     s->leave = one_in(s, 3);
     for (int r = 0; r < s->ranks; r++) {

@@ -100,7 +100,7 @@ struct schedule {
     double timeout_s;
     uint32_t first;    /* number of the first operation: some wrap, or change sign */
     const char *codec; /* of the compressed operations; the state goes from one to the next */
-    struct spr_codec_kind kind; /* of that */
+    struct spr_codec_kind kind; /* of that: of schedule_begin() */
     size_t codec_elements;
     int depth[SCHEDULE_RANKS];         /* operations in flight at most; 1: blocking calls */
     uint64_t think_ns[SCHEDULE_RANKS]; /* at most, before each call */
