@@ -50,6 +50,8 @@ static double inside_host(const struct spr_estimate *e, double bytes)
 /* Every rank sends its right neighbour so many bytes: of a host, one rank sends them away. */
 static double to_neighbour(const struct spr_estimate *e, double bytes)
 {
+    if (e->hosts > 1 && e->local > 1 && !e->scattered)
+        return (e->model->byte + e->model->copy) * bytes;
     return e->model->byte * bytes * (e->scattered ? e->local : 1);
 }
 
@@ -147,9 +149,11 @@ double spr_cost_tree(const struct spr_estimate *e)
     double busiest = tree_leaving(e);
     double bytes = e->hosts > 1 ? busiest * e->bytes + fmax(4 * depth - busiest, 0) * chunk
                                 : 2 * (e->ranks - 1) / e->ranks * e->bytes;
+    /* The first host has the root and those right below it. */
+    double inside = e->hosts > 1 && !e->scattered ? inside_host(e, 2 * e->bytes) : 0;
 
     return bulk_steps(e, 2 * depth, 0) +
-           join(e, e->model->byte * bytes, 2 * e->model->reduce * e->bytes);
+           join(e, e->model->byte * bytes + inside, 2 * e->model->reduce * e->bytes);
 }
 
 double spr_cost_hierarchical(const struct spr_estimate *e)
@@ -299,15 +303,16 @@ double spr_cost_sparse_union(const struct spr_estimate *e)
 double spr_cost_sparse_server(const struct spr_estimate *e)
 {
     double away = e->hosts > 1 ? e->ranks - e->local : e->ranks - 1;
-    double in = away * list_bytes(e, e->k, e->n, e->value);
-    double out = away * list_bytes(e, e->u, e->n, 4);
+    double list = list_bytes(e, e->k, e->n, e->value), sums = list_bytes(e, e->u, e->n, 4);
+    double in = away * list, out = away * sums;
     /* Both ways at once, but for the first chunks. */
-    double wire = fmax(in, out) + fmin(fmin(in, out), away * SPR_SPARSE_TARGET_BYTES);
+    double bytes = fmax(in, out) + fmin(fmin(in, out), away * SPR_SPARSE_TARGET_BYTES);
+    double wire = e->model->byte * bytes + e->model->copy * (e->ranks - 1 - away) * (list + sums);
     /* The others wait for the server, and leave it their CPUs. */
     double alone = e->model->encode * (e->k + e->u) + e->model->merge * e->ranks * e->k;
     double cpu = alone / fmax(e->model->load, 1) + result(e);
 
-    return bulk_steps(e, 2, 2 * (e->ranks - 1)) + join(e, e->model->byte * wire, cpu);
+    return bulk_steps(e, 2, 2 * (e->ranks - 1)) + join(e, wire, cpu);
 }
 
 /* Tiles with one of so many entries: positions are taken for independent, and in clusters there

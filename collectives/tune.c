@@ -11,6 +11,7 @@
  *   encode, merge, take
  *             the times of the phases of two sparse allreduces, of a long and a short list
  *   clear     clearing memory
+ *   load      plain work of all ranks at the same time, over what it takes alone
  *   exposed   what the long list took longer than the short one, beside what is predicted
  *   copy      what a dense sum that is hierarchical takes longer than predicted without it
  *   start     what each algorithm takes longer than that for a short vector or list
@@ -45,6 +46,7 @@
  * look as if more than all of it were exposed. */
 #define LEAST_EXPOSED 0.1
 #define MOST_EXPOSED 1.0
+#define MOST_COPY 1e-6
 #define POSITIONS ((size_t)1 << 20)
 #define LONG_LIST (POSITIONS / 16)
 #define SHORT_LIST (POSITIONS / 1024)
@@ -69,7 +71,9 @@ struct tuning {
     float *a, *b;     /* LAST_BYTES, CLEARED */
     spr_sparse list;  /* LONG_LIST */
     struct spr_stats before, after;
-    double *work; /* of all ranks: their phases; and room for one of these */
+    size_t long_bytes;            /* of the longest sendrecv */
+    double unions[2], seconds[2]; /* of a short list, and a long one */
+    double *work;                 /* of all ranks: their phases; and room for one of these */
     struct spr_model model;
 };
 
@@ -184,6 +188,7 @@ static spr_status measure_links(struct tuning *t)
         if (status)
             return status;
     } while (now < LONG_S && bytes < LAST_BYTES);
+    t->long_bytes = bytes;
     m->byte = fmax(now - last, 0) / (0.75 * (double)bytes * t->busiest);
     return SPR_OK;
 }
@@ -287,11 +292,12 @@ static spr_status measure_clear(struct tuning *t)
 }
 
 /* What a short and a long list took, beyond what is known so far. */
-static void fit_lists(struct tuning *t, const double *unions, const double *seconds)
+static void fit_lists(struct tuning *t)
 {
     struct spr_model *m = &t->model;
     double hidden[2], shown[2];
 
+    m->grant = 0;
     for (int i = 0; i < 2; i++) {
         struct spr_plan plan = {.collective = SPR_C_SPARSE_ALLREDUCE,
                                 .dtype = SPR_FP32,
@@ -299,16 +305,31 @@ static void fit_lists(struct tuning *t, const double *unions, const double *seco
                                 .most_entries = i ? LONG_LIST : SHORT_LIST};
         struct spr_estimate e = spr_estimate_of(t->comm, &plan);
         e.model = m;
-        e.u = unions[i];
+        e.u = t->unions[i];
         m->exposed = 0;
         hidden[i] = spr_cost_sparse_direct(&e);
         m->exposed = 1;
         shown[i] = spr_cost_sparse_direct(&e);
     }
-    m->exposed = (seconds[1] - seconds[0] - (hidden[1] - hidden[0])) /
+    m->exposed = (t->seconds[1] - t->seconds[0] - (hidden[1] - hidden[0])) /
                  fmax(shown[1] - hidden[1] - (shown[0] - hidden[0]), 1e-9);
     m->exposed = fmin(fmax(m->exposed, LEAST_EXPOSED), MOST_EXPOSED);
-    m->grant = fmax(seconds[0] - hidden[0] - m->exposed * (shown[0] - hidden[0]), 0);
+    m->grant = fmax(t->seconds[0] - hidden[0] - m->exposed * (shown[0] - hidden[0]), 0);
+}
+
+/* The largest by which a hierarchical sum is predicted to take less than it did. */
+static void fit_copies(struct tuning *t, const struct spr_estimate *e, double seconds)
+{
+    double low = 0, high = MOST_COPY;
+
+    for (int i = 0; i < 40; i++) {
+        t->model.copy = (low + high) / 2;
+        if (spr_cost_hierarchical(e) < seconds)
+            low = t->model.copy;
+        else
+            high = t->model.copy;
+    }
+    t->model.copy = low;
 }
 
 static size_t candidates_for(struct tuning *t, const struct spr_plan *plan,
@@ -322,31 +343,31 @@ static size_t candidates_for(struct tuning *t, const struct spr_plan *plan,
     return n;
 }
 
+/* Lists move inside hosts, too: what they took is fitted without that before, and with it after. */
 static spr_status measure_copies(struct tuning *t)
 {
     const struct spr_plan plan = {
-        .collective = SPR_C_ALLREDUCE, .dtype = SPR_FP32, .count = LAST_BYTES / sizeof(float)};
+        .collective = SPR_C_ALLREDUCE, .dtype = SPR_FP32, .count = t->long_bytes / sizeof(float)};
     struct spr_candidate candidates[SPR_CANDIDATES];
     struct spr_estimate e = spr_estimate_of(t->comm, &plan);
     size_t n = candidates_for(t, &plan, candidates);
-    double seconds, predicted;
+    double seconds;
     spr_status status;
 
     t->algorithm = NULL;
     for (size_t i = 0; i < n; i++)
         if (candidates[i].algorithm->predict == spr_cost_hierarchical)
             t->algorithm = candidates[i].algorithm->name;
+    fit_lists(t);
     e.model = &t->model;
-    predicted = spr_cost_hierarchical(&e);
     /* No host has several ranks, or one has all; or ranks may not be summed out of their order. */
-    if (!t->algorithm || isinf(predicted))
+    if (!t->algorithm || isinf(spr_cost_hierarchical(&e)))
         return SPR_OK;
     status = time_of(t, one_allreduce, plan.count, LONG_RUNS, 0.5, &seconds);
     if (status)
         return status;
-    t->model.copy = 1;
-    t->model.copy =
-        fmax(seconds - predicted, 0) / fmax(spr_cost_hierarchical(&e) - predicted, 1e-9);
+    fit_copies(t, &e, seconds);
+    fit_lists(t);
     return SPR_OK;
 }
 
@@ -354,7 +375,7 @@ static spr_status measure_copies(struct tuning *t)
 static spr_status measure_work(struct tuning *t)
 {
     double dense[PHASES], many[PHASES], few[PHASES], ranks = t->comm->size;
-    double unions[2], totals[2], total;
+    double total;
     struct spr_model *m = &t->model;
     const size_t more_entries = LONG_LIST - SHORT_LIST;
     double more = (double)more_entries;
@@ -365,11 +386,11 @@ static spr_status measure_work(struct tuning *t)
     t->positions = POSITIONS;
     status = phases_of(t, one_allreduce, VECTOR_ELEMENTS, dense, &total);
     if (status == SPR_OK)
-        status = phases_of(t, one_sparse, LONG_LIST, many, &totals[1]);
-    unions[1] = (double)t->after.last_union;
+        status = phases_of(t, one_sparse, LONG_LIST, many, &t->seconds[1]);
+    t->unions[1] = (double)t->after.last_union;
     if (status == SPR_OK)
-        status = phases_of(t, one_sparse, SHORT_LIST, few, &totals[0]);
-    unions[0] = (double)t->after.last_union;
+        status = phases_of(t, one_sparse, SHORT_LIST, few, &t->seconds[0]);
+    t->unions[0] = (double)t->after.last_union;
     if (status == SPR_OK)
         status = measure_clear(t);
     if (status)
@@ -377,11 +398,11 @@ static spr_status measure_work(struct tuning *t)
     m->reduce = dense[REDUCE] / (double)(VECTOR_ELEMENTS * sizeof(float));
     m->encode = fmax(many[ENCODE] - few[ENCODE], 0) / more;
     m->merge =
-        fmax(many[MERGE] - few[MERGE] - m->encode * (unions[1] - unions[0]) / ranks, 0) / more;
-    m->take = fmax(many[DECODE] - few[DECODE], 0) / fmax(unions[1] - unions[0], 1);
+        fmax(many[MERGE] - few[MERGE] - m->encode * (t->unions[1] - t->unions[0]) / ranks, 0) /
+        more;
+    m->take = fmax(many[DECODE] - few[DECODE], 0) / fmax(t->unions[1] - t->unions[0], 1);
     for (size_t i = 0; i < SPR_ARRAY_LEN(work); i++)
         *work[i] *= t->model.load;
-    fit_lists(t, unions, totals);
     return SPR_OK;
 }
 

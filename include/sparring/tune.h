@@ -27,11 +27,11 @@ extern "C" {
 /*
  * Measure this communicator's links and CPUs with a few collectives of its own, and choose
  * algorithms by that from now on, until the ranks are others (spr_comm_shrink(), spr_comm_grow()).
- * Collective; blocks, for some tenths of a second, or seconds where many ranks share few CPUs.
- * Nothing else may be posted meanwhile. Measures while nothing else runs, or what else runs is
- * measured, too. It counts as collectives of the communicator. May be called again. A rank alone:
- * OK, nothing is measured. With SPARRING_MODEL=measure spr_comm_create() does it. Errors: as in
- * dense.h.
+ * Collective; blocks, for some tenths of a second, or seconds where many ranks share few CPUs or
+ * links are slow. Nothing else may be posted meanwhile. Measures while nothing else runs, or what
+ * else runs is measured, too. It counts as collectives of the communicator. May be called again. A
+ * rank alone: OK, nothing is measured. With SPARRING_MODEL=measure spr_comm_create() does it.
+ * Errors: as in dense.h.
  */
 spr_status spr_comm_tune(spr_comm *comm);
 
