@@ -301,6 +301,7 @@ static void with_a_rate_that_falls_the_residual_keeps_its_weight(void **state)
 }
 
 /* Noise of the standard deviation 1, a constant rate. */
+#define PROBLEMS 5
 static void momentum_before_the_codec_bears_a_higher_rate(void **state)
 {
     static const struct run before[] = {
@@ -311,16 +312,23 @@ static void momentum_before_the_codec_bears_a_higher_rate(void **state)
         {"sign", 0.13, 2000, true, 0.9, 1},
         {"topk:ratio=10%", 0.1, 1000, true, 0.9, 1},
     };
-    double optimum[DIMENSIONS];
 
     (void)state;
-    make_problem_and_solve(optimum);
     for (size_t c = 0; c < SPR_ARRAY_LEN(before); c++) {
-        double b = distance_of(&before[c], optimum), a = distance_of(&after[c], optimum);
+        int bears = 0, diverges = 0;
 
-        printf("rate %g, noise: %s %.3g, %s with momentum after it %.3g\n", before[c].rate,
-               before[c].spec, b, after[c].spec, a);
-        assert_true(b < 20 && !(a < 1000)); /* it may be NaN */
+        /* There are problems, one in fifty, that onebit does not bear either. */
+        for (int i = 0; i < PROBLEMS; i++) {
+            double optimum[DIMENSIONS], b, a;
+            make_problem_and_solve(optimum);
+            b = distance_of(&before[c], optimum);
+            a = distance_of(&after[c], optimum);
+            printf("rate %g, noise: %s %.3g, %s with momentum after it %.3g\n", before[c].rate,
+                   before[c].spec, b, after[c].spec, a);
+            bears += b < 20;
+            diverges += !(a < 1000); /* it may be NaN */
+        }
+        assert_true(bears > PROBLEMS / 2 && diverges > PROBLEMS / 2);
     }
 }
 
