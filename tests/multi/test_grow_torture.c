@@ -123,6 +123,8 @@ static void growing_over_shared_memory_survives_what_fails_once(void **state)
 static void growing_over_epoll_survives_what_fails_once(void **state)
 {
     (void)state;
+    if (torture_is_brief())
+        skip();
     torture("epoll");
 }
 
@@ -130,6 +132,8 @@ static void growing_over_io_uring_survives_what_fails_once(void **state)
 {
     (void)state;
 #ifdef HAVE_URING
+    if (torture_is_brief())
+        skip();
     torture("uring");
 #else
     skip();

@@ -62,10 +62,8 @@ static void splitting_over_shared_memory_survives_what_fails_once(void **state)
 
 static void splitting_over_epoll_survives_what_fails_once(void **state)
 {
-    const char *scale = getenv("SPARRING_TEST_SCALE");
-
     (void)state;
-    if (scale && strtod(scale, NULL) < 1) /* as under sanitizers */
+    if (torture_is_brief())
         skip();
     torture("epoll", getenv("SPARRING_SOAK") ? failing_calls_count : 2);
 }

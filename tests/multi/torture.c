@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -178,6 +179,13 @@ static void torture_one(const char *transport, struct torture *t)
            t->victim, (int)c->sites, (int)c->good, (double)(spr_monotonic_ns() - begin) * 1e-9);
     fflush(stdout);
     munmap(job.shared, JOB_SHARED_BYTES);
+}
+
+bool torture_is_brief(void)
+{
+    const char *scale = getenv("SPARRING_TEST_SCALE");
+
+    return scale && strtod(scale, NULL) < 1;
 }
 
 void torture_over(const char *transport, const struct torture *torture, size_t calls, int victims)

@@ -45,6 +45,8 @@ void torture_go_on(spr_comm *comm, int at_least);
 void torture_check_time(const struct job *job, int who, uint64_t n, uint64_t begin, double most_s,
                         spr_status status);
 
+/* By SPARRING_TEST_SCALE, as under sanitizers: shared memory is enough. */
+bool torture_is_brief(void);
 /* Fails the test, or prints a line for each of the first `calls` of failing_calls and each of the
  * first `victims` processes. */
 void torture_over(const char *transport, const struct torture *torture, size_t calls, int victims);
