@@ -229,7 +229,9 @@ double spr_cost_sparse_hierarchical(const struct spr_estimate *e)
 double spr_cost_sparse_hosts(const struct spr_estimate *e)
 {
     double of_host = union_of(e, e->local);
-    double bytes = e->share * (list_bytes(e, of_host, e->n, 4) + list_bytes(e, e->u, e->n, 4));
+    double lists = e->share * list_bytes(e, e->k, e->n, 4);
+    double of_hosts = e->share * list_bytes(e, of_host, e->n, 4);
+    double sums = e->share * list_bytes(e, e->u, e->n, 4);
     double cpu = e->model->encode * (e->k + of_host / e->local + e->u / e->ranks) +
                  e->model->merge * (e->k + of_host / e->local) + result(e);
 
@@ -237,9 +239,8 @@ double spr_cost_sparse_hosts(const struct spr_estimate *e)
         return INFINITY;
     return bulk_steps(e, 4, 2 * (e->local - 1) + 2 * (e->hosts - 1)) +
            stream(e,
-                  e->model->byte * (e->hosts - 1) / e->hosts * bytes +
-                      inside_host(e, e->share * (list_bytes(e, e->k, e->n, 4) +
-                                                 list_bytes(e, e->u, e->n, 4))),
+                  e->model->byte * (e->hosts - 1) / e->hosts * (of_hosts + sums) +
+                      inside_host(e, lists + sums),
                   cpu);
 }
 

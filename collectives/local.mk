@@ -84,5 +84,10 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/topology.h \
 	collectives/tree.c \
 	collectives/tune.c \
+	collectives/tune.h \
+	collectives/tune_calls.c \
+	collectives/tune_fit.c \
+	collectives/tune_links.c \
+	collectives/tune_work.c \
 	collectives/watch.c \
 	collectives/watch.h

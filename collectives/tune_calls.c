@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Tuning: the calls that are timed, and how.
+ */
+#include <stdlib.h>
+
+#include "collectives/tune.h"
+#include "compress/kernels/kernels.h"
+
+spr_status spr_tuning_sendrecv(struct spr_tuning *t, size_t elements)
+{
+    return spr_sendrecv(t->comm, t->a, t->b, elements, SPR_FP32, t->shift, NULL);
+}
+
+spr_status spr_tuning_allreduce(struct spr_tuning *t, size_t elements)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+
+    options.algorithm = t->algorithm;
+    return spr_allreduce(t->comm, t->a, t->b, elements, SPR_FP32, SPR_SUM, &options);
+}
+
+spr_status spr_tuning_sparse(struct spr_tuning *t, size_t entries)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    size_t apart = t->positions / entries, rank = (size_t)spr_comm_rank(t->comm);
+
+    options.algorithm = t->algorithm;
+    options.most_entries = entries;
+    for (size_t i = 0; i < entries; i++)
+        t->list.index[i] = (uint32_t)(i * apart + (i * 2654435761u + rank * 40503u) % apart);
+    t->list.count = entries;
+    return spr_sparse_allreduce(t->comm, &t->list, t->positions, t->b, NULL, SPR_SUM, &options);
+}
+
+spr_status spr_tuning_clear(struct spr_tuning *t, size_t n)
+{
+    spr_kernels()->clear(t->b, n);
+    return SPR_OK;
+}
+
+static int ascending(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+
+    return (a > b) - (a < b);
+}
+
+double spr_tuning_lowest(double *x, int n, double part)
+{
+    qsort(x, (size_t)n, sizeof *x, ascending);
+    return x[(int)(part * n)];
+}
+
+double spr_tuning_median(double *x, int n) { return spr_tuning_lowest(x, n, 0.5); }
+
+spr_status spr_tuning_agree(struct spr_tuning *t, double *value, size_t n)
+{
+    return spr_allreduce(t->comm, value, value, n, SPR_FP64, SPR_MAX, NULL);
+}
+
+spr_status spr_tuning_once(struct spr_tuning *t, spr_tuning_call *call, size_t n, double *seconds)
+{
+    spr_status status = spr_barrier(t->comm, NULL);
+    uint64_t begin = spr_monotonic_ns();
+
+    if (status == SPR_OK)
+        status = call(t, n);
+    *seconds = (double)(spr_monotonic_ns() - begin) * 1e-9;
+    return status;
+}
+
+spr_status spr_tuning_time_of(struct spr_tuning *t, spr_tuning_call *call, size_t n, int runs,
+                              double part, double *seconds)
+{
+    double all[SPR_TUNING_SHORT_RUNS];
+    spr_status status = call(t, n);
+
+    for (int i = 0; status == SPR_OK && i < runs; i++)
+        status = spr_tuning_once(t, call, n, &all[i]);
+    if (status == SPR_OK)
+        status = spr_tuning_agree(t, all, (size_t)runs);
+    if (status == SPR_OK)
+        *seconds = spr_tuning_lowest(all, runs, part);
+    return status;
+}
