@@ -36,22 +36,28 @@ static double to_all(const struct spr_estimate *e, double bytes, double chunks)
 {
     double frames = (e->ranks - 1) * chunks * (3 * SPR_FRAME_BYTES + SPR_CHUNK_HEADER_BYTES);
     double leaving = e->hosts > 1 ? e->local * (e->ranks - e->local) / (e->ranks - 1) : 1;
-    double inside = e->hosts > 1 ? (e->local - 1) / (e->ranks - 1) : 0;
 
-    return (e->model->byte * leaving + e->model->copy * inside) * (bytes + frames);
+    return e->model->byte * leaving * (bytes + frames);
 }
 
-/* ... those of its host, all alike, so many bytes in all. */
+/* ... of which the part for ranks of its own host is on its way at the same time. */
+static double to_all_inside(const struct spr_estimate *e, double bytes)
+{
+    return e->hosts > 1 ? e->model->copy * (e->local - 1) / (e->ranks - 1) * bytes : 0;
+}
+
+/* Every rank sends those of its host, all alike, bytes / local. */
 static double inside_host(const struct spr_estimate *e, double bytes)
 {
     return e->model->copy * (e->local - 1) / e->local * bytes;
 }
 
-/* Every rank sends its right neighbour so many bytes: of a host, one rank sends them away. */
+/* Every rank sends its right neighbour so many bytes, all at the same time: of a host, one rank
+ * sends them away. */
 static double to_neighbour(const struct spr_estimate *e, double bytes)
 {
     if (e->hosts > 1 && e->local > 1 && !e->scattered)
-        return (e->model->byte + e->model->copy) * bytes;
+        return fmax(e->model->byte, e->model->copy) * bytes;
     return e->model->byte * bytes * (e->scattered ? e->local : 1);
 }
 
@@ -80,15 +86,19 @@ static double bulk_steps(const struct spr_estimate *e, double count, double mess
 
 double spr_cost_flat(const struct spr_estimate *e)
 {
+    double bytes = (e->ranks - 1) * e->bytes;
+
     return steps(e, 1, e->ranks - 1) +
-           join(e, to_all(e, (e->ranks - 1) * e->bytes, 0), e->model->reduce * e->ranks * e->bytes);
+           join(e, to_all(e, bytes, 0),
+                to_all_inside(e, bytes) + e->model->reduce * e->ranks * e->bytes);
 }
 
 double spr_cost_direct(const struct spr_estimate *e)
 {
+    double bytes = 2 * (e->ranks - 1) / e->ranks * e->bytes;
+
     return bulk_steps(e, 2, 2 * (e->ranks - 1)) +
-           join(e, to_all(e, 2 * (e->ranks - 1) / e->ranks * e->bytes, 2),
-                e->model->reduce * e->bytes);
+           join(e, to_all(e, bytes, 2), to_all_inside(e, bytes) + e->model->reduce * e->bytes);
 }
 
 double spr_cost_ring(const struct spr_estimate *e)
@@ -204,26 +214,25 @@ static double owners(const struct spr_estimate *e)
 
 double spr_cost_sparse_direct(const struct spr_estimate *e)
 {
-    double bytes =
-        e->share * (list_bytes(e, e->k, e->n, e->value) + list_bytes(e, e->u, e->n, e->sum));
+    double bytes = (e->ranks - 1) / e->ranks * e->share *
+                   (list_bytes(e, e->k, e->n, e->value) + list_bytes(e, e->u, e->n, e->sum));
 
     return bulk_steps(e, 2, 2 * (e->ranks - 1)) +
-           stream(e, to_all(e, (e->ranks - 1) / e->ranks * bytes, 2), owners(e));
+           stream(e, to_all(e, bytes, 2), to_all_inside(e, bytes) + owners(e));
 }
 
 double spr_cost_sparse_hierarchical(const struct spr_estimate *e)
 {
-    double lists = e->share * list_bytes(e, e->k, e->n, e->value);
+    double lists = (e->ranks - 1) / e->ranks * e->share * list_bytes(e, e->k, e->n, e->value);
     double sums = e->share * list_bytes(e, e->u, e->n, e->sum);
 
     if (e->hosts <= 1 || e->hosts >= e->ranks)
         return INFINITY;
     return bulk_steps(e, 3, 2 * (e->ranks - 1)) +
            stream(e,
-                  to_all(e, (e->ranks - 1) / e->ranks * lists, 1) +
-                      e->model->byte * e->local * (e->hosts - 1) / e->ranks * sums +
-                      inside_host(e, sums),
-                  owners(e));
+                  to_all(e, lists, 1) +
+                      e->model->byte * e->local * (e->hosts - 1) / e->ranks * sums,
+                  to_all_inside(e, lists) + inside_host(e, sums) + owners(e));
 }
 
 double spr_cost_sparse_hosts(const struct spr_estimate *e)
@@ -238,17 +247,16 @@ double spr_cost_sparse_hosts(const struct spr_estimate *e)
     if (e->hosts <= 1 || e->hosts >= e->ranks)
         return INFINITY;
     return bulk_steps(e, 4, 2 * (e->local - 1) + 2 * (e->hosts - 1)) +
-           stream(e,
-                  e->model->byte * (e->hosts - 1) / e->hosts * (of_hosts + sums) +
-                      inside_host(e, lists + sums),
-                  cpu);
+           stream(e, e->model->byte * (e->hosts - 1) / e->hosts * (of_hosts + sums),
+                  cpu + inside_host(e, lists + sums));
 }
 
 double spr_cost_sparse_allgather(const struct spr_estimate *e)
 {
     double list = list_bytes(e, e->k, e->n, e->value);
     double wire = to_all(e, (e->ranks - 1) * list, 1);
-    double cpu = (e->model->encode + e->model->merge * e->ranks) * e->k + result(e);
+    double cpu = to_all_inside(e, (e->ranks - 1) * list) +
+                 (e->model->encode + e->model->merge * e->ranks) * e->k + result(e);
 
     /* Lists of one chunk are all on their way at once. */
     return bulk_steps(e, 1, e->ranks - 1) +
@@ -293,12 +301,12 @@ double spr_cost_sparse_union(const struct spr_estimate *e)
     double lists = same ? 4 * e->k : list_bytes(e, e->k, e->n, 4);
     double sums = 4 * e->k + (same ? 0 : list_bytes(e, e->u - e->k, e->n, 4));
     /* Positions are hashed, and what each rank lacks is encoded and taken for it alone. */
-    double cpu = owners(e) + e->model->encode * e->k +
+    double bytes = (e->ranks - 1) / e->ranks * e->share * (lists + sums);
+    double cpu = to_all_inside(e, bytes) + owners(e) + e->model->encode * e->k +
                  (same ? 0 : (e->model->encode + e->model->merge) * e->u);
 
     /* They tell each other about their supports while they wait for grants. */
-    return bulk_steps(e, 2, 3 * (e->ranks - 1)) +
-           stream(e, to_all(e, (e->ranks - 1) / e->ranks * e->share * (lists + sums), 2), cpu);
+    return bulk_steps(e, 2, 3 * (e->ranks - 1)) + stream(e, to_all(e, bytes, 2), cpu);
 }
 
 double spr_cost_sparse_server(const struct spr_estimate *e)
@@ -308,10 +316,10 @@ double spr_cost_sparse_server(const struct spr_estimate *e)
     double in = away * list, out = away * sums;
     /* Both ways at once, but for the first chunks. */
     double bytes = fmax(in, out) + fmin(fmin(in, out), away * SPR_SPARSE_TARGET_BYTES);
-    double wire = e->model->byte * bytes + e->model->copy * (e->ranks - 1 - away) * (list + sums);
+    double wire = e->model->byte * bytes, inside = (e->ranks - 1 - away) * (list + sums);
     /* The others wait for the server, and leave it their CPUs. */
     double alone = e->model->encode * (e->k + e->u) + e->model->merge * e->ranks * e->k;
-    double cpu = alone / fmax(e->model->load, 1) + result(e);
+    double cpu = e->model->copy * inside + alone / fmax(e->model->load, 1) + result(e);
 
     return bulk_steps(e, 2, 2 * (e->ranks - 1)) + join(e, wire, cpu);
 }
@@ -326,13 +334,14 @@ static double tiles(const struct spr_estimate *e, double entries)
 double spr_cost_sparse_blocks(const struct spr_estimate *e)
 {
     double mine = tiles(e, e->k);
-    double bytes = e->share * (mine + tiles(e, e->u)) * (double)sizeof(struct spr_tile);
+    double bytes = (e->ranks - 1) / e->ranks * e->share * (mine + tiles(e, e->u)) *
+                   (double)sizeof(struct spr_tile);
     /* Entries are put into tiles that are clear, and those are summed. */
-    double cpu = (e->model->clear + e->model->reduce * sizeof(float)) * mine * SPR_TILE +
+    double cpu = to_all_inside(e, bytes) +
+                 (e->model->clear + e->model->reduce * sizeof(float)) * mine * SPR_TILE +
                  e->model->take * e->k + result(e);
 
-    return bulk_steps(e, 2, 2 * (e->ranks - 1)) +
-           stream(e, to_all(e, (e->ranks - 1) / e->ranks * bytes, 2), cpu);
+    return bulk_steps(e, 2, 2 * (e->ranks - 1)) + stream(e, to_all(e, bytes, 2), cpu);
 }
 
 double spr_cost_sparse_dense(const struct spr_estimate *e)

@@ -16,7 +16,8 @@ static struct spr_model model_of(const struct run *run)
     return (struct spr_model){.known = true,
                               .latency = run->options->latency_s,
                               .grant = run->options->latency_s,
-                              .byte = 8 / run->link};
+                              .byte = 8 / run->link,
+                              .copy = 8 / run->options->local_link};
 }
 
 static double seconds_of(const struct run *run, double entries, double union_entries)
