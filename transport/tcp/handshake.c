@@ -78,6 +78,8 @@ void spr_tcp_established(struct spr_tcp *tcp, struct spr_tcp_link *l, int fd)
 
     spr_list_remove(&l->dial);
     l->fd = fd;
+    if (l->same_host)
+        spr_tcp_limit_unsent(&l->link, SPR_TCP_LOOPBACK_UNSENT);
     status = fd < 0 ? SPR_ERR_SYSTEM : tcp->twin->attach(tcp, l);
     if (status == SPR_OK)
         spr_tcp_up(l);

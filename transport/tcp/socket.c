@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -31,6 +32,15 @@ static void set_int(int fd, int level, int option, int value)
  * TCP_USER_TIMEOUT also ends connections whose peer is alive but does not read (zero window), so it
  * must not be shorter than the time for which an operation may legitimately wait: its deadline.
  */
+void spr_tcp_limit_unsent(struct spr_link *link, size_t bytes)
+{
+    const struct spr_tcp_link *l = spr_tcp_link_of(link);
+
+    if (l->fd >= 0)
+        set_int(l->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT,
+                (int)spr_min_size(l->same_host ? SPR_TCP_LOOPBACK_UNSENT : INT_MAX, bytes));
+}
+
 spr_status spr_tcp_socket_options(int fd, const struct spr_options *options,
                                   struct spr_error *error)
 {

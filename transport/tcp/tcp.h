@@ -28,6 +28,9 @@
 
 /* Connections that have not shown who they are; more wait in the kernel's queue. */
 #define SPR_TCP_HALF_OPEN 64
+/* Bytes that wait in a socket whose peer is on the same host: as long as they are in a cache, the
+ * peer copies them from there. Between hosts a socket takes what it likes. */
+#define SPR_TCP_LOOPBACK_UNSENT ((size_t)64 << 10)
 #define SPR_TCP_HANDSHAKE_S 5.0
 
 struct spr_tcp;
@@ -118,6 +121,7 @@ const char *spr_tcp_unusable(const struct spr_tcp_twin *twin, const struct spr_p
 spr_status spr_tcp_connect(struct spr_transport *t, int peer, const struct spr_peer_info *info,
                            struct spr_link **link, struct spr_error *error);
 void spr_tcp_send(struct spr_link *link, struct spr_tx *tx);
+void spr_tcp_limit_unsent(struct spr_link *link, size_t bytes);
 void spr_tcp_release(struct spr_link *link, void *token);
 bool spr_tcp_idle(struct spr_transport *t);
 bool spr_tcp_delivered(struct spr_link *link);
