@@ -26,6 +26,10 @@ bench_death_time_LDADD = libsparring.la
 noinst_PROGRAMS += bench/link_speed
 bench_link_speed_LDADD = $(spr_static_libs)
 
+# What the priority of an operation is worth (docs/tuning.md).
+noinst_PROGRAMS += bench/priority
+bench_priority_LDADD = libsparring.la
+
 # PowerSGD beside the same step made of OpenBLAS's routines (docs/codecs.md).
 if HAVE_OPENBLAS
 noinst_PROGRAMS += bench/lowrank

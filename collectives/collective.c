@@ -2,6 +2,7 @@
 #include "collectives/collective.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -104,6 +105,24 @@ static void end_step(spr_request *rq, spr_status status)
     rq->codec = NULL;
 }
 
+/* An operation of that priority has begun, or ended. */
+static void update_urgent(spr_comm *comm, int priority)
+{
+    struct spr_list *it;
+    int urgent = INT_MIN;
+
+    if (priority < comm->channel.urgent)
+        return;
+    spr_list_for_each(it, &comm->running)
+    {
+        int other = spr_list_entry(it, spr_request, node)->priority;
+        urgent = other > urgent ? other : urgent;
+        if (urgent == priority) /* none is more urgent */
+            break;
+    }
+    spr_channel_set_urgent(&comm->channel, urgent);
+}
+
 static void complete(spr_request *rq, spr_status status)
 {
     spr_comm *comm = rq->comm;
@@ -112,6 +131,7 @@ static void complete(spr_request *rq, spr_status status)
     spr_list_remove(&rq->node);
     spr_list_push_back(&comm->finished, &rq->node);
     spr_list_remove(&rq->ready_node);
+    update_urgent(comm, rq->priority);
     /* The next one is the oldest now, which may do more. */
     if (!spr_list_empty(&comm->running))
         spr_collective_wake(spr_list_entry(comm->running.next, spr_request, node));
@@ -218,6 +238,7 @@ static void fill_options(spr_request *rq, const spr_call_options *options)
     rq->deadline_ns = rq->posted_ns + spr_seconds_ns(timeout * spr_time_factor());
     rq->warn_ns = rq->posted_ns + spr_seconds_ns(warn * spr_time_factor());
     rq->describe_ns = rq->posted_ns + spr_seconds_ns(SPR_DISPUTE_S * spr_time_factor());
+    rq->priority = options ? options->priority : 0;
     rq->named = options && options->algorithm && strcmp(options->algorithm, "auto") != 0;
     if (options && options->name)
         snprintf(rq->name, sizeof rq->name, "%s", options->name);
@@ -268,6 +289,7 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
     before = comm->past[rq->operation % SPR_PAST];
     spr_past_add(comm, rq, &descriptor);
     spr_list_push_back(&comm->running, &rq->node);
+    update_urgent(comm, rq->priority);
     comm->next_operation++;
     if (comm->watch)
         spr_watch_advance(comm->watch, 1, rq->operation);
@@ -289,6 +311,7 @@ undo_number:
     comm->next_operation--;
 undo:
     request_put(rq);
+    update_urgent(comm, comm->channel.urgent);
     return status;
 }
 

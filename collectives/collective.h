@@ -120,6 +120,7 @@ struct spr_request {
     uint64_t describe_ns; /* when those that are waited for are told what it is; 0: they are */
     uint64_t dispute_ns;  /* when a rank that disagrees has not explained itself; 0: none does */
     int disputed;         /* that rank */
+    int priority;         /* larger: more urgent */
     size_t outstanding;   /* messages posted and not yet done */
     bool done, canceled;
     bool named;          /* the algorithm was asked for by name */

@@ -113,9 +113,7 @@ static void fail(spr_comm *comm, const spr_request *failed, spr_status status, i
     spr_channel_stop(&comm->channel, status, blamed, told_by >= 0 ? text : comm->error.text);
     spr_list_for_each_safe(it, next, &comm->running)
     {
-        spr_request *rq = spr_list_entry(it, spr_request, node);
-        if (spr_list_empty(&rq->ready_node))
-            spr_list_push_back(&comm->ready, &rq->ready_node);
+        spr_collective_wake(spr_list_entry(it, spr_request, node));
     }
 }
 

@@ -8,10 +8,17 @@
 
 #define ROUND_STEP 0x40000000u /* steps of the second round; no algorithm has so many */
 
+/* Behind those that are as urgent. */
 void spr_collective_wake(spr_request *rq)
 {
-    if (spr_list_empty(&rq->ready_node))
-        spr_list_push_back(&rq->comm->ready, &rq->ready_node);
+    struct spr_list *ready = &rq->comm->ready, *before = ready->prev;
+
+    if (!spr_list_empty(&rq->ready_node))
+        return;
+    while (before != ready &&
+           spr_list_entry(before, spr_request, ready_node)->priority < rq->priority)
+        before = before->prev;
+    spr_list_push_front(before, &rq->ready_node);
 }
 
 static void send_done(struct spr_send *send, spr_status status)
@@ -41,6 +48,7 @@ void spr_post_send(spr_request *rq, struct spr_out *out, int peer, uint32_t step
     out->busy = true;
     out->send.peer = rq->comm->ids[peer];
     out->send.operation = rq->operation;
+    out->send.priority = rq->priority;
     out->send.step = step | rq->round * ROUND_STEP;
     out->send.descriptor = rq->descriptor;
     out->send.data = data;

@@ -64,6 +64,7 @@ int spr_comm_progress_locked(spr_comm *comm)
         spr_collective_step(rq);
         events++;
     }
+    spr_channel_send_held(&comm->channel);
     spr_comm_take_loss(comm, events);
     check_timers(comm);
     if (comm->error.status && spr_channel_told(&comm->channel))

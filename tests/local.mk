@@ -115,6 +115,10 @@ tests_sim_test_shrink_LDADD = transport/libspr-sim.la $(LDADD)
 test_programs += tests/sim/test_calls
 tests_sim_test_calls_SOURCES = tests/sim/test_calls.c $(sim_world)
 tests_sim_test_calls_LDADD = transport/libspr-sim.la $(LDADD)
+test_programs += tests/sim/test_priority
+tests_sim_test_priority_SOURCES = tests/sim/test_priority.c tests/sim/vectors.h $(sim_world)
+tests_sim_test_priority_LDADD = transport/libspr-sim.la $(LDADD)
+
 test_programs += tests/sim/test_rounds
 tests_sim_test_rounds_SOURCES = tests/sim/codec_world.h tests/sim/test_rounds.c $(sim_world)
 tests_sim_test_rounds_LDADD = transport/libspr-sim.la $(LDADD)

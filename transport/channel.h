@@ -18,6 +18,10 @@
  * be written for it any more: when it is given up, the sender is asked to forget the grant (RECALL)
  * and says that it has; or it has stopped too (ABORT, BYE), or the link is down.
  *
+ * What may leave does so at once, unless something more urgent is under way: then less urgent data
+ * are held back while their link has enough to send (SPARRING_PRIORITY_BYTES), and go by priority.
+ * A link that has nothing else to do sends them: so ranks may differ in what is urgent to them.
+ *
  * Both sides derive from the plan whether a message is eager (`eager` below must agree).
  * Serialised by the communicator's lock. Messages complete inside the transports' progress() or,
  * when nothing has to be waited for, inside the post itself; `done` must not post (mark and
@@ -41,6 +45,7 @@ struct spr_send {
     struct spr_list node; /* private */
     struct spr_tx tx;     /* private */
     int peer;
+    int priority; /* larger: more urgent */
     uint32_t operation, step;
     uint64_t descriptor;
     const void *data;
@@ -83,12 +88,15 @@ struct spr_channel_peer {
     bool dead;           /* proven: the watch saw it die, or it closed its link without a word */
     bool damaged;        /* what it said was: it may have been its last word */
     bool expelled;       /* the watch has given it up without proof of its death */
+    bool limited;        /* the transport's memory of what is unsent, for priorities */
     bool gone;           /* no member of this epoch: whatever it sends is dropped */
     bool bye;            /* ... it was BYE */
     uint32_t left_epoch; /* of that BYE or ABORT */
     size_t frames_out;   /* handed to the transport, not yet sent() */
+    size_t data_out;     /* ... bytes of data */
     uint32_t tx_sequence, rx_sequence;
     struct spr_list waiting;          /* struct spr_send without grant or credit */
+    struct spr_list held;             /* struct spr_send with it, the most urgent first */
     struct spr_list receives;         /* struct spr_recv posted */
     struct spr_list recalled;         /* struct spr_recv given up, which may still be written */
     struct spr_list early;            /* struct early: grants, requests, data without a partner */
@@ -139,6 +147,8 @@ struct spr_channel {
     struct spr_pool data_pools[SPR_EARLY_SIZES]; /* of messages in `early` */
     int links_up;                                /* that of this rank to itself is one of them */
     size_t frames_out;                           /* handed to transports, not yet sent() */
+    size_t held;                                 /* of all peers */
+    int urgent;                                  /* the highest priority that is under way */
     spr_status status;                           /* SPR_OK, or why the channel stopped */
     int blamed;                                  /* ... because of this rank; -1: of none */
     bool settled;                                /* stopped, and links that were stuck are cut */
@@ -152,6 +162,12 @@ spr_status spr_channel_init(struct spr_channel *ch, int rank, int size, uint32_t
                             struct spr_counters *counters, struct spr_trace *trace);
 /* Attach a link right after ops->connect; its upcalls then come here. */
 void spr_channel_attach(struct spr_channel *ch, struct spr_link *link, bool checksum);
+
+/* The highest priority of what is under way from now on; data that are less urgent are held back.
+ */
+void spr_channel_set_urgent(struct spr_channel *ch, int priority);
+/* Send what need not be held back any more: after progress(). */
+void spr_channel_send_held(struct spr_channel *ch);
 
 /* Does any link of the channel want payload CRCs? */
 bool spr_channel_checksums(const struct spr_channel *ch);

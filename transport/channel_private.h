@@ -33,6 +33,10 @@ void spr_channel_data_put(struct spr_channel *ch, void *data); /* or NULL */
 
 /* What an eager message takes of the window. */
 static inline uint32_t spr_eager_cost(size_t bytes) { return (uint32_t)bytes + SPR_FRAME_BYTES; }
+/* Send data of an operation that are held back. */
+void spr_channel_send_held_of(struct spr_channel_peer *p, uint32_t operation);
+/* Held data are not sent. */
+void spr_channel_drop_held(struct spr_channel_peer *p, struct spr_send *s, spr_status status);
 /* A receive that is in no list meets eager data that came before it. */
 void spr_channel_deliver_early(struct spr_channel_peer *p, struct spr_recv *r, struct early *e);
 /* What the peer sent ahead for an operation is not wanted. */

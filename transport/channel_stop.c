@@ -65,6 +65,7 @@ void spr_channel_on_recall(struct spr_channel_peer *p, const struct spr_frame *f
         if (e->kind == EARLY_GRANT && e->operation == f->operation)
             spr_channel_drop_early(p, e);
     }
+    spr_channel_send_held_of(p, f->operation);
     spr_channel_send_control(p, SPR_FRAME_RECALL, f->operation, 0, 0, 1, 0, NULL, 0);
 }
 
@@ -81,6 +82,12 @@ static void cancel_operation(struct spr_channel_peer *p, uint32_t operation, spr
             continue;
         spr_list_remove(&s->node);
         s->done(s, status);
+    }
+    spr_list_for_each_safe(it, next, &p->held)
+    {
+        struct spr_send *s = spr_list_entry(it, struct spr_send, node);
+        if (s->operation == operation)
+            spr_channel_drop_held(p, s, status);
     }
     spr_list_for_each_safe(it, next, &p->receives)
     {
@@ -111,6 +118,8 @@ static void cancel_waiting(struct spr_channel_peer *p, spr_status status)
         spr_list_remove(&s->node);
         s->done(s, status);
     }
+    while (!spr_list_empty(&p->held))
+        spr_channel_drop_held(p, spr_list_entry(p->held.next, struct spr_send, node), status);
     while (!spr_list_empty(&p->receives))
         (void)give_up(p, spr_list_entry(p->receives.next, struct spr_recv, node), status);
 }

@@ -46,6 +46,8 @@ const struct spr_opt spr_options_table[] = {
      FIELD(eager_bytes), NULL, 0, 65536},
     {"eager_window", "256K", "eager bytes under way per link", SPR_OPT_SIZE, FIELD(eager_window),
      NULL, 65536, 1 << 30},
+    {"priority_bytes", "256K", "data on a link, from which on what is less urgent waits",
+     SPR_OPT_SIZE, FIELD(priority_bytes), NULL, 1, 1 << 30},
     {"spin", "50us", "poll this long before sleeping, when the CPUs suffice", SPR_OPT_TIME,
      FIELD(spin_s), NULL, 0, 10},
     {"zerocopy", "inf", "zero-copy send from this size, between hosts only", SPR_OPT_SIZE,

@@ -31,6 +31,7 @@ struct spr_options {
     int crc;                    /* payload CRC on TCP: SPR_CRC_... */
     size_t eager_bytes;         /* messages up to this are sent without a grant */
     size_t eager_window;        /* unconsumed eager bytes per link */
+    size_t priority_bytes;      /* data on a link, from which on what is less urgent waits */
     int determinism;            /* of sums: SPR_DETERMINISM_... */
     int indices;                /* how short positions travel: SPR_INDICES_... */
     bool check_finite;          /* inputs must be finite */

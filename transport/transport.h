@@ -156,6 +156,9 @@ struct spr_transport_ops {
                           struct spr_link **link, struct spr_error *error);
     /* Queue a frame. Frames of a link leave in the order of these calls. */
     void (*send)(struct spr_link *link, struct spr_tx *tx);
+    /* From now on keep few bytes, about so many, beyond those that are on the wire: what comes
+     * later may be more urgent. Less is sent at a time. NULL: nothing is to be limited. */
+    void (*limit_unsent)(struct spr_link *link, size_t bytes);
     /* Let the peer write here, until it has or the link is down: then frames may come that are
      * PLACED. False: it cannot, and the memory is received into as always. NULL: never. */
     bool (*expose)(struct spr_link *link, void *memory, size_t bytes, struct spr_place *place);

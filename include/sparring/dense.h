@@ -28,11 +28,15 @@ typedef struct spr_call_options {
      * for a list as a result. With a model (tune.h) "auto" then takes the fastest algorithm.
      * 0: not known. */
     size_t most_entries;
+    /* What is more urgent goes first, where several operations are under way: its data pass those
+     * of the others on every link, and it is computed first. May differ between ranks; changes no
+     * result. 0: as all others. */
+    int priority;
 } spr_call_options;
 
 #define SPR_CALL_OPTIONS_INIT                                                                      \
     {                                                                                              \
-        sizeof(spr_call_options), NULL, NULL, 0.0, 0                                               \
+        sizeof(spr_call_options), NULL, NULL, 0.0, 0, 0                                            \
     }
 
 /* recv[i] = op over ranks of send[i]; count elements each. send == recv is allowed (in place). */

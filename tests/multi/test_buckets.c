@@ -99,10 +99,12 @@ static void a_bucket_completes_while_the_next_is_selected(void **state)
 
 enum { BUCKETS = 9, BUCKET_ELEMENTS = 70001, STEPS = 3 };
 
-/* STEPS steps of BUCKETS buckets; the last sums are left in x. */
+/* STEPS steps of BUCKETS buckets, each more urgent than those before it; the last sums are left in
+ * x. */
 static void run_steps(spr_comm *comm, const char *spec, bool at_once, float *x)
 {
     const size_t n = BUCKET_ELEMENTS;
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
     spr_codec *codecs[BUCKETS];
     spr_request *requests[BUCKETS];
 
@@ -111,7 +113,8 @@ static void run_steps(spr_comm *comm, const char *spec, bool at_once, float *x)
     for (int step = 0; step < STEPS; step++) {
         fill(x, BUCKETS * n, spr_comm_rank(comm), step);
         for (size_t i = 0; i < BUCKETS; i++) {
-            RANK_CHECK(spr_icompressed_allreduce(comm, codecs[i], x + i * n, SPR_AVG, NULL,
+            options.priority = (int)i;
+            RANK_CHECK(spr_icompressed_allreduce(comm, codecs[i], x + i * n, SPR_AVG, &options,
                                                  &requests[i]) == SPR_OK);
             if (!at_once)
                 RANK_CHECK(spr_wait(&requests[i], -1) == SPR_OK);
@@ -146,7 +149,9 @@ static void buckets_have_the_bits_of_one_at_a_time(void **state)
     (void)state;
     for (size_t i = 0; i < SPR_ARRAY_LEN(progress); i++) {
         setenv("SPARRING_PROGRESS", progress[i], 1);
+        setenv("SPARRING_PRIORITY_BYTES", "20K", 1);
         job_on_all_transports(3, run_both_ways, NULL, SECONDS);
+        unsetenv("SPARRING_PRIORITY_BYTES");
         unsetenv("SPARRING_PROGRESS");
     }
 }

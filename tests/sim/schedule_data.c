@@ -126,14 +126,15 @@ void schedule_offer(struct schedule_play *play, int r, int k)
 }
 
 static spr_status post_compressed(struct schedule_play *play, int r, struct schedule_call *c,
-                                  const struct schedule_operation *o)
+                                  const struct schedule_operation *o,
+                                  const spr_call_options *options)
 {
     spr_codec *codec = play->codec[r];
 
     memcpy(c->before, spr_codec_residual(codec), o->count * sizeof(float));
     memcpy(c->out, c->in, o->count * sizeof(float));
     return spr_icompressed_allreduce(play->world.comms[r], codec, (float *)(void *)c->out, o->op,
-                                     NULL, &c->request);
+                                     options, &c->request);
 }
 
 spr_status schedule_post(struct schedule_play *play, int r, int k)
@@ -145,7 +146,8 @@ spr_status schedule_post(struct schedule_play *play, int r, int k)
     size_t bytes = o->count * spr_dtype_size(o->dtype);
     char *in = c->in, *out = c->out;
 
-    options.algorithm = o->algorithm;
+    options.algorithm = o->kind == SCHEDULE_COMPRESSED ? NULL : o->algorithm;
+    options.priority = schedule_priority(&play->schedule, r, k);
     options.most_entries = play->schedule.model ? o->count : 0;
     switch (o->kind) {
     case SCHEDULE_ALLREDUCE:
@@ -153,24 +155,24 @@ spr_status schedule_post(struct schedule_play *play, int r, int k)
             in = memcpy(out, in, bytes);
         return spr_iallreduce(comm, in, out, o->count, o->dtype, o->op, &options, &c->request);
     case SCHEDULE_REDUCE_SCATTER:
-        return spr_ireduce_scatter(comm, in, out, o->count, o->dtype, o->op, NULL, &c->request);
+        return spr_ireduce_scatter(comm, in, out, o->count, o->dtype, o->op, &options, &c->request);
     case SCHEDULE_ALLGATHER:
         if (o->in_place)
             in = memcpy(out + (size_t)r * bytes, in, bytes);
-        return spr_iallgather(comm, in, out, o->count, o->dtype, NULL, &c->request);
+        return spr_iallgather(comm, in, out, o->count, o->dtype, &options, &c->request);
     case SCHEDULE_BROADCAST:
         if (r == o->root)
             memcpy(out, in, bytes);
         return spr_ibroadcast(comm, out, o->count, o->dtype, o->root, &options, &c->request);
     case SCHEDULE_BARRIER:
-        return spr_ibarrier(comm, NULL, &c->request);
+        return spr_ibarrier(comm, &options, &c->request);
     case SCHEDULE_SENDRECV:
-        return spr_isendrecv(comm, in, out, o->count, o->dtype, o->root, NULL, &c->request);
+        return spr_isendrecv(comm, in, out, o->count, o->dtype, o->root, &options, &c->request);
     case SCHEDULE_SPARSE:
         return spr_isparse_allreduce(comm, &c->list, o->count, (float *)(void *)out,
                                      o->list ? &c->result : NULL, o->op, &options, &c->request);
     default:
-        return post_compressed(play, r, c, o);
+        return post_compressed(play, r, c, o, &options);
     }
 }
 

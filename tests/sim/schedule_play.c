@@ -98,6 +98,8 @@ void schedule_begin(struct schedule_play *play, const struct schedule *schedule)
         o->eager_bytes = s->eager_bytes;
         o->eager_window = s->eager_window;
         o->indices = s->indices;
+        if (s->priority_bytes)
+            o->priority_bytes = s->priority_bytes;
         if (s->model)
             take_model(play->world.comms[r], s->model);
         count_from(play->world.comms[r], s->first);

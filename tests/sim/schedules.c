@@ -67,6 +67,25 @@ static int draw_indices(const struct schedule *s)
     return (int)spr_rng_below(&rng, SPR_INDICES_ELIASFANO + 1);
 }
 
+/* The same of what is urgent. */
+static size_t draw_priority_bytes(const struct schedule *s)
+{
+    static const size_t bytes[] = {1, 500, 5000, 262144};
+    struct spr_rng rng = {~s->seed, 0x757267656e74ull};
+    uint64_t i = spr_rng_below(&rng, 2 * SPR_ARRAY_LEN(bytes));
+
+    return i < SPR_ARRAY_LEN(bytes) ? bytes[i] : 0;
+}
+
+/* Half of the ranks agree. */
+int schedule_priority(const struct schedule *s, int rank, int operation)
+{
+    struct spr_rng rng = {~s->seed + (rank & 1 ? (unsigned)rank : 0u),
+                          (uint64_t)0x7072696f << 32 | (unsigned)operation};
+
+    return s->priority_bytes ? (int)spr_rng_below(&rng, 3) - 1 : 0;
+}
+
 /* Half of the time the one that is chosen anyway. Of a stream of its own. */
 static const char *draw_sparse(const struct schedule *s, const struct schedule_operation *o)
 {
@@ -283,6 +302,7 @@ void schedule_draw(struct schedule *s, uint64_t seed)
     draw_hosts(s);
     s->model = draw_model(s);
     s->indices = draw_indices(s);
+    s->priority_bytes = draw_priority_bytes(s);
     s->first = draw_first(seed);
     s->links.place = spr_hash_u32(~seed) & 1;
     s->operations = PICK(s, operations);
@@ -374,6 +394,12 @@ void schedule_print(const struct schedule *s, FILE *out)
     for (int r = 0; r < s->ranks; r++)
         fprintf(out, " %d%s", s->depth[r], s->think_ns[r] ? " (late)" : "");
     fprintf(out, "\nmodel: %s, indices: %d", s->model ? s->model : "none", s->indices);
+    fprintf(out, "\nbytes ahead of what is less urgent: %zu%s", s->priority_bytes,
+            s->priority_bytes ? "; priorities, by rank:" : "");
+    for (int r = 0; s->priority_bytes && r < s->ranks; r++) {
+        for (int k = 0; k < s->operations; k++)
+            fprintf(out, "%c%d", k ? ',' : ' ', schedule_priority(s, r, k));
+    }
     fprintf(out, "\nhosts:");
     for (int r = 0; r < s->ranks; r++)
         fprintf(out, " %d", s->host[r]);

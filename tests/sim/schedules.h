@@ -97,6 +97,7 @@ struct schedule {
     int host[SCHEDULE_RANKS]; /* of each rank */
     struct spr_sim_options links;
     size_t eager_bytes, eager_window;
+    size_t priority_bytes; /* 0: all operations are as urgent */
     double timeout_s;
     uint32_t first;    /* number of the first operation: some wrap, or change sign */
     const char *codec; /* of the compressed operations; the state goes from one to the next */
@@ -118,6 +119,9 @@ static inline int schedule_source(const struct schedule_operation *o, int rank, 
 {
     return ((rank - o->root) % ranks + ranks) % ranks;
 }
+
+/* How urgent an operation is to a rank. */
+int schedule_priority(const struct schedule *s, int rank, int operation);
 
 void schedule_draw(struct schedule *s, uint64_t seed);
 void schedule_print(const struct schedule *s, FILE *out);

@@ -188,6 +188,7 @@ const struct spr_transport_ops spr_transport_uring = {
     .unusable = unusable,
     .connect = spr_tcp_connect,
     .send = spr_tcp_send,
+    .limit_unsent = spr_tcp_limit_unsent,
     .release = spr_tcp_release,
     .kill = kill_link,
     .progress = progress,
