@@ -34,7 +34,7 @@ struct spr_loss {
     bool pending; /* the first one, which is to fail the communicator */
     int peer;
     bool death;
-    uint64_t noted_ns;
+    uint64_t drain_ns; /* since when what the dead rank sent is taken in; UINT64_MAX: not yet */
     char text[SPR_LOSS_TEXT];
     bool expelled; /* the others have expelled this rank after a failure */
     int count;     /* of all that are not acted on yet */

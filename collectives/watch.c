@@ -6,7 +6,8 @@
 #include "base/log.h"
 #include "transport/watch/watch.h"
 
-/* What the dead rank sent is taken in, but not for longer than this. */
+/* What the dead rank sent is taken in, but not for longer than this: it may have ended because of
+ * another one, and have said so. */
 #define DRAIN_NS 10000000ull
 
 void spr_comm_note_loss(spr_comm *comm, int peer, const char *text, bool death)
@@ -22,7 +23,7 @@ void spr_comm_note_loss(spr_comm *comm, int peer, const char *text, bool death)
         loss->pending = true;
         loss->death = death;
         loss->peer = peer;
-        loss->noted_ns = spr_now_ns(comm->clock);
+        loss->drain_ns = UINT64_MAX;
         snprintf(loss->text, sizeof loss->text, "%s", text);
     }
     spr_comm_kick(comm);
@@ -71,6 +72,14 @@ static void find_members(spr_comm *comm)
     }
 }
 
+/* Time in which this rank had no CPU does not count. */
+static bool is_drained(struct spr_loss *loss, int events, uint64_t now)
+{
+    if (loss->drain_ns == UINT64_MAX)
+        loss->drain_ns = now;
+    return events == 0 || now - loss->drain_ns >= DRAIN_NS;
+}
+
 void spr_comm_take_loss(spr_comm *comm, int events)
 {
     struct spr_loss *loss = &comm->loss;
@@ -78,7 +87,7 @@ void spr_comm_take_loss(spr_comm *comm, int events)
 
     if (comm->watch && events > 0)
         spr_watch_advance(comm->watch, events, comm->next_operation - 1);
-    if (loss->pending && (events == 0 || spr_now_ns(comm->clock) - loss->noted_ns >= DRAIN_NS)) {
+    if (loss->pending && is_drained(loss, events, spr_now_ns(comm->clock))) {
         loss->pending = false;
         peer = &comm->channel.peers[loss->peer];
         if (!peer->left && !peer->gone && !comm->error.status) {

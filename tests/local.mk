@@ -34,6 +34,7 @@ test_programs = \
 	tests/unit/test_convergence \
 	tests/unit/test_convergence_descent \
 	tests/unit/test_channel \
+	tests/unit/test_channel_priority \
 	tests/unit/test_frame \
 	tests/unit/test_indices \
 	tests/unit/test_indices_golden \

@@ -157,6 +157,13 @@ static bool may_leave(const struct spr_channel_peer *p, const struct spr_send *s
     return s->priority >= ch->urgent || p->data_out < ch->options->priority_bytes;
 }
 
+/* Is something as urgent held already? */
+static bool is_behind(const struct spr_channel_peer *p, const struct spr_send *s)
+{
+    return !spr_list_empty(&p->held) && s->priority < p->channel->urgent &&
+           spr_list_entry(p->held.next, struct spr_send, node)->priority >= s->priority;
+}
+
 static void hold(struct spr_channel_peer *p, struct spr_send *s)
 {
     struct spr_list *before = p->held.prev;
@@ -234,7 +241,8 @@ static void send_data(struct spr_channel_peer *p, struct spr_send *s, const stru
     }
     s->tx.data = s->data;
     spr_list_init(&s->node);
-    if (may_leave(p, s))
+    /* What is eager is short, and in a window that is to be free for what is urgent. */
+    if (s->eager || (may_leave(p, s) && !is_behind(p, s)))
         hand_over_data(p, s);
     else
         hold(p, s);

@@ -19,7 +19,8 @@
  * and says that it has; or it has stopped too (ABORT, BYE), or the link is down.
  *
  * What may leave does so at once, unless something more urgent is under way: then less urgent data
- * are held back while their link has enough to send (SPARRING_PRIORITY_BYTES), and go by priority.
+ * with a grant are held back while their link has enough to send (SPARRING_PRIORITY_BYTES), and go
+ * by priority.
  * A link that has nothing else to do sends them: so ranks may differ in what is urgent to them.
  *
  * Both sides derive from the plan whether a message is eager (`eager` below must agree).
@@ -96,7 +97,7 @@ struct spr_channel_peer {
     size_t data_out;     /* ... bytes of data */
     uint32_t tx_sequence, rx_sequence;
     struct spr_list waiting;          /* struct spr_send without grant or credit */
-    struct spr_list held;             /* struct spr_send with it, the most urgent first */
+    struct spr_list held;             /* struct spr_send with grant, the most urgent first */
     struct spr_list receives;         /* struct spr_recv posted */
     struct spr_list recalled;         /* struct spr_recv given up, which may still be written */
     struct spr_list early;            /* struct early: grants, requests, data without a partner */

@@ -156,8 +156,8 @@ struct spr_transport_ops {
                           struct spr_link **link, struct spr_error *error);
     /* Queue a frame. Frames of a link leave in the order of these calls. */
     void (*send)(struct spr_link *link, struct spr_tx *tx);
-    /* From now on keep few bytes, about so many, beyond those that are on the wire: what comes
-     * later may be more urgent. Less is sent at a time. NULL: nothing is to be limited. */
+    /* From now on leave few bytes unsent in the kernel, about so many: what comes later may be more
+     * urgent. NULL: there is nothing to limit. */
     void (*limit_unsent)(struct spr_link *link, size_t bytes);
     /* Let the peer write here, until it has or the link is down: then frames may come that are
      * PLACED. False: it cannot, and the memory is received into as always. NULL: never. */

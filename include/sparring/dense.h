@@ -29,8 +29,8 @@ typedef struct spr_call_options {
      * 0: not known. */
     size_t most_entries;
     /* What is more urgent goes first, where several operations are under way: its data pass those
-     * of the others on every link, and it is computed first. May differ between ranks; changes no
-     * result. 0: as all others. */
+     * of the others that no link has taken yet, and it is computed first. May differ between ranks;
+     * changes no result, unless SPARRING_DETERMINISM is "off". 0: as all others. */
     int priority;
 } spr_call_options;
 

@@ -369,6 +369,22 @@ static void give_up_rank_2(struct world *w, int rank)
     spr_comm_note_loss(w->comms[1], 2, "its process died (robust futex)", way != EXPELLED);
 }
 
+/* A rank that was not run for long has not heard the dead one's last words yet. */
+static void last_words_are_heard_before_a_loss_counts(void **state)
+{
+    struct world w;
+
+    (void)state;
+    make(&w, 3, 0);
+    spr_comm_note_loss(w.comms[1], 2, "its process died (robust futex)", true);
+    spr_sim_sleep(w.sim, now(&w) + 20 * MS);
+    spr_comm_take_loss(w.comms[1], 1);
+    assert_int_equal(w.comms[1]->error.status, SPR_OK);
+    spr_comm_take_loss(w.comms[1], 0);
+    assert_int_equal(w.comms[1]->error.status, SPR_ERR_RANK_LOST);
+    world_destroy(&w);
+}
+
 static bool goes_on_with(const spr_comm *comm, int peer)
 {
     for (int r = 0; r < comm->size; r++)
@@ -468,6 +484,7 @@ int main(void)
         cmocka_unit_test(who_was_ahead_is_told),
         cmocka_unit_test(who_was_ahead_is_told_after_a_second_round),
         cmocka_unit_test(ranks_that_disagree_in_a_new_group_are_told_at_once),
+        cmocka_unit_test(last_words_are_heard_before_a_loss_counts),
         cmocka_unit_test(whom_the_watch_gives_up_meanwhile_is_left_out),
         cmocka_unit_test(who_gives_up_in_a_new_epoch_says_so),
         cmocka_unit_test(want_of_memory_costs_no_rank),

@@ -26,12 +26,6 @@ static void set_int(int fd, int level, int option, int value)
     (void)setsockopt(fd, level, option, &value, sizeof value);
 }
 
-/*
- * SO_SNDBUF and SO_RCVBUF stay untouched: setting them turns the kernel's autotuning off.
- *
- * TCP_USER_TIMEOUT also ends connections whose peer is alive but does not read (zero window), so it
- * must not be shorter than the time for which an operation may legitimately wait: its deadline.
- */
 void spr_tcp_limit_unsent(struct spr_link *link, size_t bytes)
 {
     const struct spr_tcp_link *l = spr_tcp_link_of(link);
@@ -41,6 +35,12 @@ void spr_tcp_limit_unsent(struct spr_link *link, size_t bytes)
                 (int)spr_min_size(l->same_host ? SPR_TCP_LOOPBACK_UNSENT : INT_MAX, bytes));
 }
 
+/*
+ * SO_SNDBUF and SO_RCVBUF stay untouched: setting them turns the kernel's autotuning off.
+ *
+ * TCP_USER_TIMEOUT also ends connections whose peer is alive but does not read (zero window), so it
+ * must not be shorter than the time for which an operation may legitimately wait: its deadline.
+ */
 spr_status spr_tcp_socket_options(int fd, const struct spr_options *options,
                                   struct spr_error *error)
 {

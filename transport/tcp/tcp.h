@@ -28,8 +28,9 @@
 
 /* Connections that have not shown who they are; more wait in the kernel's queue. */
 #define SPR_TCP_HALF_OPEN 64
-/* Bytes that wait in a socket whose peer is on the same host: as long as they are in a cache, the
- * peer copies them from there. Between hosts a socket takes what it likes. */
+/* A socket whose peer is on the same host takes no more while so many bytes are unsent: less is
+ * between the copy into the kernel and the one out of it. As measured, 32 to 128 KiB. Between hosts
+ * a socket takes what it likes. */
 #define SPR_TCP_LOOPBACK_UNSENT ((size_t)64 << 10)
 #define SPR_TCP_HANDSHAKE_S 5.0
 
