@@ -139,86 +139,13 @@ void spr_channel_send_control(struct spr_channel_peer *p, enum spr_frame_type ty
     hand_over(p, &c->tx, false);
 }
 
-static void hand_over_data(struct spr_channel_peer *p, struct spr_send *s)
+void spr_channel_hand_over_data(struct spr_channel_peer *p, struct spr_send *s)
 {
     spr_trace_add(p->channel->trace, spr_now_ns(p->channel->clock), SPR_EV_SEND, p->rank,
                   (uint64_t)s->operation << 32 | s->step, s->bytes, 0);
     p->data_out += s->bytes;
     hand_over(p, &s->tx, s->crc_known);
 }
-
-/* What is held ---------------------------------------------------------------------------------
- */
-
-static bool may_leave(const struct spr_channel_peer *p, const struct spr_send *s)
-{
-    const struct spr_channel *ch = p->channel;
-
-    return s->priority >= ch->urgent || p->data_out < ch->options->priority_bytes;
-}
-
-/* Is something as urgent held already? */
-static bool is_behind(const struct spr_channel_peer *p, const struct spr_send *s)
-{
-    return !spr_list_empty(&p->held) && s->priority < p->channel->urgent &&
-           spr_list_entry(p->held.next, struct spr_send, node)->priority >= s->priority;
-}
-
-static void hold(struct spr_channel_peer *p, struct spr_send *s)
-{
-    struct spr_list *before = p->held.prev;
-
-    if (!p->limited && p->link->transport->ops->limit_unsent)
-        p->link->transport->ops->limit_unsent(p->link, p->channel->options->priority_bytes);
-    p->limited = true;
-    while (before != &p->held &&
-           spr_list_entry(before, struct spr_send, node)->priority < s->priority)
-        before = before->prev;
-    spr_list_push_front(before, &s->node);
-    p->channel->held++;
-}
-
-static void take_held(struct spr_channel_peer *p, struct spr_send *s)
-{
-    spr_list_remove(&s->node);
-    p->channel->held--;
-}
-
-void spr_channel_drop_held(struct spr_channel_peer *p, struct spr_send *s, spr_status status)
-{
-    take_held(p, s);
-    s->done(s, status);
-}
-
-void spr_channel_send_held_of(struct spr_channel_peer *p, uint32_t operation)
-{
-    struct spr_list *it = p->held.next;
-
-    while (it != &p->held) {
-        struct spr_send *s = spr_list_entry(it, struct spr_send, node);
-        it = it->next;
-        if (s->operation != operation)
-            continue;
-        take_held(p, s);
-        hand_over_data(p, s);
-    }
-}
-
-void spr_channel_send_held(struct spr_channel *ch)
-{
-    for (int r = 0; ch->held > 0 && r < ch->size; r++) {
-        struct spr_channel_peer *p = &ch->peers[r];
-        while (!spr_list_empty(&p->held)) {
-            struct spr_send *s = spr_list_entry(p->held.next, struct spr_send, node);
-            if (!may_leave(p, s))
-                break;
-            take_held(p, s);
-            hand_over_data(p, s);
-        }
-    }
-}
-
-void spr_channel_set_urgent(struct spr_channel *ch, int priority) { ch->urgent = priority; }
 
 /* `place`: where the peer wants it, or NULL. */
 static void send_data(struct spr_channel_peer *p, struct spr_send *s, const struct spr_place *place)
@@ -241,11 +168,7 @@ static void send_data(struct spr_channel_peer *p, struct spr_send *s, const stru
     }
     s->tx.data = s->data;
     spr_list_init(&s->node);
-    /* What is eager is short, and in a window that is to be free for what is urgent. */
-    if (s->eager || (may_leave(p, s) && !is_behind(p, s)))
-        hand_over_data(p, s);
-    else
-        hold(p, s);
+    spr_channel_send_or_hold(p, s);
 }
 
 static void on_sent(struct spr_link *link, struct spr_tx *tx)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * What channel.c (sending side) and channel_receive.c (upcalls of the links) share.
+ * What channel.c (sending side), channel_held.c (what waits for more urgent data),
+ * channel_receive.c (upcalls of the links) and channel_stop.c share.
  */
 #ifndef SPR_TRANSPORT_CHANNEL_PRIVATE_H
 #define SPR_TRANSPORT_CHANNEL_PRIVATE_H
@@ -33,6 +34,9 @@ void spr_channel_data_put(struct spr_channel *ch, void *data); /* or NULL */
 
 /* What an eager message takes of the window. */
 static inline uint32_t spr_eager_cost(size_t bytes) { return (uint32_t)bytes + SPR_FRAME_BYTES; }
+/* Data that may leave: to the link, or held while something more urgent is under way. */
+void spr_channel_send_or_hold(struct spr_channel_peer *p, struct spr_send *s);
+void spr_channel_hand_over_data(struct spr_channel_peer *p, struct spr_send *s);
 /* Send data of an operation that are held back. */
 void spr_channel_send_held_of(struct spr_channel_peer *p, uint32_t operation);
 /* Held data are not sent. */

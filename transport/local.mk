@@ -44,6 +44,7 @@ transport_libspr_transport_la_SOURCES += \
 	transport/channel.c \
 	transport/channel.h \
 	transport/channel_early.c \
+	transport/channel_held.c \
 	transport/channel_private.h \
 	transport/channel_receive.c \
 	transport/channel_stop.c \
