@@ -300,8 +300,8 @@ double spr_cost_sparse_union(const struct spr_estimate *e)
     bool same = e->u <= e->k;
     double lists = same ? 4 * e->k : list_bytes(e, e->k, e->n, 4);
     double sums = 4 * e->k + (same ? 0 : list_bytes(e, e->u - e->k, e->n, 4));
-    /* Positions are hashed, and what each rank lacks is encoded and taken for it alone. */
     double bytes = (e->ranks - 1) / e->ranks * e->share * (lists + sums);
+    /* Positions are hashed, and what each rank lacks is encoded and taken for it alone. */
     double cpu = to_all_inside(e, bytes) + owners(e) + e->model->encode * e->k +
                  (same ? 0 : (e->model->encode + e->model->merge) * e->u);
 

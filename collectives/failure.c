@@ -112,9 +112,7 @@ static void fail(spr_comm *comm, const spr_request *failed, spr_status status, i
     comm->next_timer_ns = 0;
     spr_channel_stop(&comm->channel, status, blamed, told_by >= 0 ? text : comm->error.text);
     spr_list_for_each_safe(it, next, &comm->running)
-    {
         spr_collective_wake(spr_list_entry(it, spr_request, node));
-    }
 }
 
 void spr_comm_fail(spr_comm *comm, spr_status status, int blamed, int told_by, const char *text)

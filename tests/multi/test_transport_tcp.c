@@ -3,6 +3,7 @@
  * The TCP transports, each test on both twins: frames between transports of one process and of
  * several, the death of a peer, a link that is cut, and strangers at the listener.
  */
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -39,6 +40,35 @@ static void two_in_one_process_exchange_frames(void **state)
 static void five_in_one_process_exchange_frames(void **state)
 {
     frames_arrive(*state, 5, scaled_frames(60));
+}
+
+static int unsent_limit(const struct node_peer *p)
+{
+    int bytes = -1;
+    socklen_t length = sizeof bytes;
+
+    assert_int_equal(
+        getsockopt(spr_tcp_link_of(p->link)->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, &length),
+        0);
+    return bytes;
+}
+
+/* What is unsent is to fit a cache; on one host a larger limit is never set. */
+static void a_socket_of_one_host_holds_little(void **state)
+{
+    struct node *n = open_nodes(*state, 2, 20);
+
+    connect_nodes(n, 2);
+    run_nodes(n, 2, node_finished);
+    for (int i = 0; i < 2; i++) {
+        const struct node_peer *p = &n[i].peers[!i];
+        assert_int_equal(unsent_limit(p), SPR_TCP_LOOPBACK_UNSENT);
+        n[i].t->ops->limit_unsent(p->link, 4096);
+        assert_int_equal(unsent_limit(p), 4096);
+        n[i].t->ops->limit_unsent(p->link, (size_t)1 << 40);
+        assert_int_equal(unsent_limit(p), SPR_TCP_LOOPBACK_UNSENT);
+    }
+    close_nodes(n, 2);
 }
 
 /* ---- Several processes ---------------------------------------------------------------------- */
@@ -317,6 +347,7 @@ int main(void)
         ON_ALL(two_in_one_process_exchange_frames),
         ON(two_in_one_process_exchange_frames, epoll6),
         ON_ALL(five_in_one_process_exchange_frames),
+        ON_ALL(a_socket_of_one_host_holds_little),
         ON_ALL(two_processes_exchange_frames),
         ON_ALL(four_processes_exchange_frames),
         ON(four_processes_exchange_frames, epoll6),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * An operation that is more urgent than those before it passes them on the links, and takes nothing
- * from all of them together; what ranks think of it may differ.
+ * An operation that is more urgent than those before it passes them on the links and delays all of
+ * them together by little; what ranks think of it may differ.
  */
 #include "tests/sim/vectors.h"
 
