@@ -36,7 +36,7 @@ int spr_comm_progress(spr_comm *comm)
     spr_comm_lock(comm);
     if (!comm->driving && !(comm->thread_only && comm->has_thread))
         events = spr_comm_progress_locked(comm);
-    if (comm->error.status)
+    if (comm->error.status && spr_channel_told(&comm->channel))
         events = comm->error.status;
     spr_comm_unlock(comm);
     return events;

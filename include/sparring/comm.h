@@ -62,7 +62,8 @@ int spr_comm_size(const spr_comm *comm);
 
 /*
  * Move bytes and complete requests as far as possible without blocking. Returns the number of
- * events handled (0: nothing to do now) or a negative status when the communicator is revoked.
+ * events handled (0: nothing to do now) or a negative status when the communicator is revoked and
+ * the others have been told why.
  */
 int spr_comm_progress(spr_comm *comm);
 
@@ -76,7 +77,9 @@ spr_status spr_comm_arm(spr_comm *comm);
 
 /*
  * Give up: all running and later requests on this rank end with SPR_ERR_REVOKED, the other ranks
- * are told. Local and quick (never waits for anybody). `reason` may be NULL.
+ * are told. Local and quick (never waits for anybody). `reason` may be NULL. A process that is to
+ * end after it calls spr_comm_destroy() first, or any collective, which is refused when the others
+ * know: else they may see its death before they hear the reason.
  */
 void spr_comm_abort(spr_comm *comm, const char *reason);
 

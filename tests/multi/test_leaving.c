@@ -135,6 +135,42 @@ static void a_goodbye_is_heard_before_the_end(void **state)
     }
 }
 
+/* Rank 2 gives up, and ends as soon as a call is refused: its reason is heard, not its death. */
+static void run_last_words(struct job *job, int rank, spr_comm *comm)
+{
+    float x[1000] = {0};
+    spr_status status = SPR_OK;
+    const char *text;
+
+    atomic_fetch_add(job_counter(job, 0), 1);
+    job_await(job_counter(job, 0), job->size);
+    if (rank == 2) {
+        spr_comm_abort(comm, "the loss is not a number");
+        RANK_CHECK(spr_allreduce(comm, x, x, 1000, SPR_FP32, SPR_SUM, NULL) == SPR_ERR_REVOKED);
+        _exit(0);
+    }
+    while (status == SPR_OK)
+        status = spr_allreduce(comm, x, x, 1000, SPR_FP32, SPR_SUM, NULL);
+    text = spr_last_error(comm);
+    if (!strstr(text, "the loss is not a number"))
+        fprintf(stderr, "rank %d: %s: %s\n", rank, spr_status_name(status), text);
+    RANK_CHECK(strstr(text, "the loss is not a number"));
+    _exit(0);
+}
+
+static void last_words_are_heard_before_a_death(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < job_transport_count; t++)
+        for (int trial = 0; trial < 10; trial++) {
+            struct job job;
+            setenv("SPARRING_PROGRESS", trial % 2 ? "caller" : "thread", 1);
+            job_start(&job, 4, job_transports[t], run_last_words, NULL);
+            unsetenv("SPARRING_PROGRESS");
+            job_expect_success(&job, SECONDS);
+        }
+}
+
 /* Fork ----------------------------------------------------------------------------------------- */
 
 static void never(void *ctx, spr_status status)
@@ -317,6 +353,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(destroy_ends_what_runs_whatever_the_peer_does),
         cmocka_unit_test(a_goodbye_is_heard_before_the_end),
+        cmocka_unit_test(last_words_are_heard_before_a_death),
         cmocka_unit_test(a_forked_child_is_told_so_and_the_parent_goes_on),
         cmocka_unit_test(ranks_that_disagree_are_told),
     };
