@@ -80,9 +80,16 @@ static double slowest(const struct bench *b, double *times, size_t n)
     return times[n / 2];
 }
 
+/* 0: it is none. */
 static size_t number(int argc, char **argv, int i, size_t otherwise)
 {
-    return argc > i ? strtoul(argv[i], NULL, 10) : otherwise;
+    char *end;
+    unsigned long long n;
+
+    if (i >= argc)
+        return otherwise;
+    n = strtoull(argv[i], &end, 10);
+    return *end || argv[i][0] == '-' || n > UINT32_MAX ? 0 : (size_t)n;
 }
 
 int main(int argc, char **argv)
@@ -93,7 +100,8 @@ int main(int argc, char **argv)
     size_t pairs = number(argc, argv, 4, 11);
     double ignored[2];
 
-    if (b.buckets > MOST_BUCKETS || pairs < 1 || pairs > MOST_PAIRS || !b.length || !b.urgent) {
+    if (argc > 5 || !b.buckets || b.buckets > MOST_BUCKETS || pairs < 1 || pairs > MOST_PAIRS ||
+        !b.length || !b.urgent) {
         fprintf(stderr, "usage: %s [BUCKETS [LONG [SHORT [PAIRS]]]]; at most %d and %d\n", argv[0],
                 MOST_BUCKETS, MOST_PAIRS);
         return 2;
