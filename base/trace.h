@@ -27,7 +27,8 @@ enum spr_event_kind {
     SPR_EV_NAME,      /* the caller's name of the operation posted last: 20 bytes in a, b, c */
     SPR_EV_COMPLETE,  /* a: operation, b: status, c: nanoseconds since it was posted */
     SPR_EV_SEND,      /* peer, a: tag, b: bytes: a payload goes to the transport */
-    SPR_EV_HOLD,      /* peer, a: tag, b: bytes: it waits for a grant or for credit first */
+    SPR_EV_HOLD,      /* peer, a: tag, b: bytes: it waits first, c 0: for a grant or credit,
+                       * 1: for more urgent data */
     SPR_EV_RECV,      /* peer, a: tag, b: bytes: a whole payload is there */
     SPR_EV_GRANT,     /* peer, a: tag: this rank lets the peer send */
     SPR_EV_LINK_UP,   /* peer, a: word: the transport */

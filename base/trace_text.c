@@ -70,6 +70,8 @@ static void print_message(const struct spr_event *e, FILE *out)
     fprintf(out, " peer=%d op=%" PRIu64 " step=%" PRIu64, e->peer, e->a >> 32, e->a & UINT32_MAX);
     if (e->kind != SPR_EV_GRANT)
         fprintf(out, " bytes=%" PRIu64, e->b);
+    if (e->kind == SPR_EV_HOLD && e->c)
+        fputs(" for=priority", out);
 }
 
 static void print_word(const struct spr_trace_header *header, const struct spr_event *e, FILE *out)

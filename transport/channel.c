@@ -395,6 +395,8 @@ static bool waits_for(const struct spr_channel_peer *p, uint32_t operation)
         spr_list_entry(it, struct spr_recv, node)->operation == operation;
     spr_list_for_each(it, &p->waiting) waits |=
         spr_list_entry(it, struct spr_send, node)->operation == operation;
+    spr_list_for_each(it, &p->held) waits |=
+        spr_list_entry(it, struct spr_send, node)->operation == operation;
     return waits;
 }
 

@@ -39,6 +39,8 @@ static void hold(struct spr_channel_peer *p, struct spr_send *s)
         before = before->prev;
     spr_list_push_front(before, &s->node);
     p->channel->held++;
+    spr_trace_add(p->channel->trace, spr_now_ns(p->channel->clock), SPR_EV_HOLD, p->rank,
+                  (uint64_t)s->operation << 32 | s->step, s->bytes, 1);
 }
 
 static void take(struct spr_channel_peer *p, struct spr_send *s)

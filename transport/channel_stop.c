@@ -223,7 +223,7 @@ void spr_channel_cut_gone(struct spr_channel *ch)
 
 static void begin_epoch(struct spr_channel_peer *p, uint32_t next_operation)
 {
-    assert(spr_list_empty(&p->recalled));
+    assert(spr_list_empty(&p->recalled) && spr_list_empty(&p->held));
     while (!spr_list_empty(&p->early))
         spr_channel_drop_early(p, spr_list_entry(p->early.next, struct early, node));
     p->left = p->left && p->left_epoch == p->channel->epoch;

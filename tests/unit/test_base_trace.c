@@ -73,6 +73,7 @@ static void events_are_printed_oldest_first(void **state)
     spr_trace_add(t, 1000000001, SPR_EV_POST, -1, spr_trace_post(7, allreduce, SPR_BF16, 0, ring),
                   4096, 0xabc);
     spr_trace_add_name(t, 1000000001, "layer3.weight is longer than that");
+    spr_trace_add(t, 1000000002, SPR_EV_HOLD, 4, 7ull << 32 | 2, 100, 1);
     spr_trace_add(t, 1000000002, SPR_EV_SEND, 4, 7ull << 32 | 2, 100, 0);
     spr_trace_add(t, 1000000003, SPR_EV_LINK_DOWN, 5, (uint64_t)SPR_ERR_LINK, 0, 0);
     spr_trace_add(t, 1000000004, SPR_EV_COMPLETE, -1, 7, (uint64_t)SPR_ERR_RANK_LOST, UINT64_MAX);
@@ -80,6 +81,7 @@ static void events_are_printed_oldest_first(void **state)
     assert_string_equal(text, "1.000000001 post      op=7 allreduce elements=4096 dtype=bf16 "
                               "reduction=sum algorithm=ring descriptor=00000abc\n"
                               "1.000000001 name      'layer3.weight is lon'\n"
+                              "1.000000002 hold      peer=4 op=7 step=2 bytes=100 for=priority\n"
                               "1.000000002 send      peer=4 op=7 step=2 bytes=100\n"
                               "1.000000003 link-down peer=5 status=SPR_ERR_LINK\n"
                               "1.000000004 complete  op=7 status=SPR_ERR_RANK_LOST us=4294967\n");

@@ -173,8 +173,10 @@ static void when_nothing_is_more_urgent_all_go(void **state)
     for (uint32_t k = 0; k < 4; k++)
         post_granted(k, 0);
     assert_int_equal(f.channel.held, 2);
+    assert_true(spr_channel_waits_for(&f.channel, 1, 3));
     spr_channel_set_urgent(&f.channel, 0);
     spr_channel_send_held(&f.channel);
+    assert_false(spr_channel_waits_for(&f.channel, 1, 3));
     expect_handed((const uint32_t[]){0, 1, 2, 3}, 4);
     for (size_t i = 0; i < 4; i++)
         sent(i);
