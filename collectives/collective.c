@@ -13,8 +13,6 @@
 #include "compress/codec.h"
 
 #define ARENA_BLOCK_BYTES ((size_t)64 << 10)
-/* Nothing wakes who waits for what another thread sends. */
-#define TELL_NS 1000000ull
 
 const char *const spr_collective_names[SPR_C_COUNT] = {
     "allreduce", "reduce_scatter",   "allgather", "broadcast",
@@ -340,19 +338,6 @@ spr_status spr_collective_check(const spr_comm *comm, const spr_call_options *op
     return SPR_OK;
 }
 
-static bool others_know(void *arg) { return spr_channel_told(&((spr_comm *)arg)->channel); }
-
-/* Whoever hears of a failure may end at once, and would be taken for its cause by those who have
- * not heard of it: so not before they have, or the time of grace is over. (A simulated rank has
- * nothing to sleep on.) */
-static void tell_others(spr_comm *comm)
-{
-    uint64_t now;
-
-    while (comm->epoll_fd >= 0 && !others_know(comm) && (now = spr_monotonic_ns()) < comm->grace_ns)
-        spr_comm_drive(comm, others_know, comm, spr_min_u64(now + TELL_NS, comm->grace_ns));
-}
-
 spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
                                const spr_call_options *options, spr_codec *codec, bool soon,
                                spr_request **out)
@@ -374,8 +359,8 @@ spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
             ;
         if (!soon || comm->thread_only || comm->driving)
             spr_comm_kick(comm);
-    } else if (comm->error.status) {
-        tell_others(comm);
+    } else {
+        spr_comm_tell(comm);
     }
     spr_comm_unlock(comm);
     if (status && status != SPR_ERR_REVOKED) /* unless there is a better text */

@@ -137,6 +137,10 @@ void spr_comm_free(spr_comm *comm);
 int spr_comm_progress_locked(spr_comm *comm);
 /* Revoke: the first cause wins. `blamed` may be -1; told_by: -1, or who said so. Under the lock. */
 void spr_comm_fail(spr_comm *comm, spr_status status, int blamed, int told_by, const char *text);
+/* Return when the others have been told of the failure, if there is one, or its time of grace is
+ * over. The caller may end as soon as it hears of it, and would be taken for the cause by those who
+ * have not heard yet. Under the lock. */
+void spr_comm_tell(spr_comm *comm);
 /* A blocking operation of the library's own has ended with `status`: the communicator fails by that
  * if it has not yet, and the others hear of it. *error becomes the cause. Returns status. */
 spr_status spr_comm_failed_call(spr_comm *comm, spr_status status, struct spr_error *error);

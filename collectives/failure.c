@@ -15,6 +15,8 @@
 /* After a failure the others are told; at most this long before links on which something is stuck
  * are cut. */
 #define GRACE_NS 200000000ull
+/* Nothing wakes who waits for what another thread sends. */
+#define TELL_NS 1000000ull
 /* A data path that has not moved for so long is worth a word. */
 #define STILL_NS 1000000000ull
 
@@ -120,6 +122,20 @@ void spr_comm_fail(spr_comm *comm, spr_status status, int blamed, int told_by, c
     fail(comm, oldest(comm), status, blamed, told_by, text);
 }
 
+static bool others_know(void *arg) { return spr_channel_told(&((spr_comm *)arg)->channel); }
+
+/* A simulated rank has nothing to sleep on. */
+void spr_comm_tell(spr_comm *comm)
+{
+    uint64_t now;
+
+    while (comm->error.status && comm->epoll_fd >= 0 && !others_know(comm) &&
+           (now = spr_monotonic_ns()) < comm->grace_ns) {
+        spr_comm_kick(comm);
+        spr_comm_drive(comm, others_know, comm, spr_min_u64(now + TELL_NS, comm->grace_ns));
+    }
+}
+
 spr_status spr_comm_failed_call(spr_comm *comm, spr_status status, struct spr_error *error)
 {
     struct spr_error cause = *spr_thread_error();
@@ -132,6 +148,7 @@ spr_status spr_comm_failed_call(spr_comm *comm, spr_status status, struct spr_er
     }
     if (comm->error.status)
         cause = comm->error;
+    spr_comm_tell(comm);
     spr_comm_unlock(comm);
     spr_error_clear(error);
     return spr_error_set(error, status, cause.rank, "%s",

@@ -113,10 +113,7 @@ spr_status spr_check_finite(spr_comm *comm, const struct spr_plan *plan,
              name ? " '" : "", name ? name : "", name ? "'" : "", value_of(dtype, x, i));
     spr_comm_lock(comm);
     spr_comm_fail(comm, SPR_ERR_INVALID, comm->rank, -1, text);
-    /* As after spr_comm_abort: this may be the caller's last call. */
-    if (!comm->has_thread && !comm->driving)
-        spr_comm_progress_locked(comm);
-    spr_comm_kick(comm);
+    spr_comm_tell(comm);
     spr_comm_unlock(comm);
     return SPR_ERR_INVALID;
 }

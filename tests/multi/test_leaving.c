@@ -3,6 +3,7 @@
  * Ends: a communicator destroyed under running requests, a goodbye, forked children, ranks that
  * call different things; on every transport.
  */
+#include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -135,26 +136,31 @@ static void a_goodbye_is_heard_before_the_end(void **state)
     }
 }
 
-/* Rank 2 gives up, and ends as soon as a call is refused: its reason is heard, not its death. */
+/* Rank 2 gives up, or has no number, and ends as soon as a call is refused: its reason is heard,
+ * not its death. */
 static void run_last_words(struct job *job, int rank, spr_comm *comm)
 {
     float x[1000] = {0};
     spr_status status = SPR_OK;
-    const char *text;
+    const char *reason = job->arg, *text;
+    bool aborts = reason[0] == 't';
 
     atomic_fetch_add(job_counter(job, 0), 1);
     job_await(job_counter(job, 0), job->size);
     if (rank == 2) {
-        spr_comm_abort(comm, "the loss is not a number");
-        RANK_CHECK(spr_allreduce(comm, x, x, 1000, SPR_FP32, SPR_SUM, NULL) == SPR_ERR_REVOKED);
+        x[7] = NAN;
+        if (aborts)
+            spr_comm_abort(comm, reason);
+        RANK_CHECK(spr_allreduce(comm, x, x, 1000, SPR_FP32, SPR_SUM, NULL) ==
+                   (aborts ? SPR_ERR_REVOKED : SPR_ERR_INVALID));
         _exit(0);
     }
     while (status == SPR_OK)
         status = spr_allreduce(comm, x, x, 1000, SPR_FP32, SPR_SUM, NULL);
     text = spr_last_error(comm);
-    if (!strstr(text, "the loss is not a number"))
+    if (!strstr(text, reason))
         fprintf(stderr, "rank %d: %s: %s\n", rank, spr_status_name(status), text);
-    RANK_CHECK(strstr(text, "the loss is not a number"));
+    RANK_CHECK(strstr(text, reason));
     _exit(0);
 }
 
@@ -162,11 +168,14 @@ static void last_words_are_heard_before_a_death(void **state)
 {
     (void)state;
     for (size_t t = 0; t < job_transport_count; t++)
-        for (int trial = 0; trial < 10; trial++) {
+        for (int trial = 0; trial < 12; trial++) {
             struct job job;
             setenv("SPARRING_PROGRESS", trial % 2 ? "caller" : "thread", 1);
-            job_start(&job, 4, job_transports[t], run_last_words, NULL);
+            setenv("SPARRING_CHECK_FINITE", trial % 3 ? "no" : "yes", 1);
+            job_start(&job, 4, job_transports[t], run_last_words,
+                      trial % 3 ? "the loss is no number" : "element 7 of the input");
             unsetenv("SPARRING_PROGRESS");
+            unsetenv("SPARRING_CHECK_FINITE");
             job_expect_success(&job, SECONDS);
         }
 }
