@@ -63,6 +63,8 @@ static void a_socket_of_one_host_holds_little(void **state)
     for (int i = 0; i < 2; i++) {
         const struct node_peer *p = &n[i].peers[!i];
         assert_int_equal(unsent_limit(p), SPR_TCP_LOOPBACK_UNSENT);
+        if (!n[i].t->ops->limit_unsent) /* verbs: only the handshake is on the socket */
+            continue;
         n[i].t->ops->limit_unsent(p->link, 4096);
         assert_int_equal(unsent_limit(p), 4096);
         n[i].t->ops->limit_unsent(p->link, (size_t)1 << 40);
