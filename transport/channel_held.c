@@ -2,8 +2,8 @@
  *
  * Data that wait for more urgent ones. What comes here may leave: it is eager, or the peer has
  * granted it. It is handed to the link (channel.c), or it waits in the peer's list, the most urgent
- * first, until the link has little left to send (channel_stop.c: or the peer has
- * gone or given it up). Linear in what waits before it.
+ * first, until the link has little left to send or the peer has gone or given it up
+ * (channel_stop.c). Linear in what waits before it.
  */
 #include "transport/channel_private.h"
 
