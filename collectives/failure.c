@@ -129,11 +129,11 @@ void spr_comm_tell(spr_comm *comm)
 {
     uint64_t now;
 
-    while (comm->error.status && comm->epoll_fd >= 0 && !others_know(comm) &&
-           (now = spr_monotonic_ns()) < comm->grace_ns) {
-        spr_comm_kick(comm);
+    if (!comm->error.status)
+        return;
+    spr_comm_kick(comm);
+    while (comm->epoll_fd >= 0 && !others_know(comm) && (now = spr_monotonic_ns()) < comm->grace_ns)
         spr_comm_drive(comm, others_know, comm, spr_min_u64(now + TELL_NS, comm->grace_ns));
-    }
 }
 
 spr_status spr_comm_failed_call(spr_comm *comm, spr_status status, struct spr_error *error)
@@ -142,10 +142,8 @@ spr_status spr_comm_failed_call(spr_comm *comm, spr_status status, struct spr_er
 
     spr_comm_lock(comm);
     /* All disagree; or it could not even be posted here, and the others wait for it. */
-    if (!comm->error.status && status != SPR_ERR_MISMATCH) {
+    if (!comm->error.status && status != SPR_ERR_MISMATCH)
         spr_comm_fail(comm, status, comm->rank, -1, spr_status_string(status));
-        spr_comm_kick(comm);
-    }
     if (comm->error.status)
         cause = comm->error;
     spr_comm_tell(comm);
