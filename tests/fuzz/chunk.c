@@ -360,6 +360,22 @@ static void check_fill(const struct setup *s, struct spr_chunk c, uint32_t windo
     free(dense);
 }
 
+/* The same entries, written in Elias-Fano codes because those are shorter by a quarter. */
+static void check_shorter(const struct setup *s, const struct spr_chunk_header *h,
+                          const uint8_t *chunk, size_t bytes)
+{
+    struct spr_chunk_header shorter;
+    const char *why = NULL;
+    struct spr_chunk c;
+
+    memcpy(&shorter, chunk, sizeof shorter);
+    FUZZ_CHECK(chunk[sizeof shorter] == SPR_INDEX_ELIASFANO);
+    FUZZ_CHECK(4 * (size_t)shorter.packed_bytes <= 3 * (size_t)h->packed_bytes);
+    FUZZ_CHECK(spr_chunk_open(&c, chunk, bytes, &s->blocks, s->owner, s->first, NULL, &why) ==
+               SPR_OK);
+    check_add(s, c, h->windows);
+}
+
 static void check_written(const struct setup *s, const struct spr_chunk_header *h,
                           const uint8_t *chunk, size_t bytes)
 {
@@ -396,9 +412,12 @@ static void check_written(const struct setup *s, const struct spr_chunk_header *
     FUZZ_CHECK(indices || spr_chunk_writer_bytes(&w, (enum spr_vtype)h->vtype) <= bytes);
     FUZZ_CHECK(spr_chunk_writer_bytes(&w, (enum spr_vtype)h->vtype) <=
                spr_chunk_bound((enum spr_vtype)h->vtype, h->windows));
-    FUZZ_CHECK(spr_chunk_writer_finish(&w, (enum spr_vtype)h->vtype, h->format, h->flags, out,
-                                       cap) == bytes);
-    FUZZ_CHECK(memcmp(out, chunk, bytes) == 0);
+    size_t written =
+        spr_chunk_writer_finish(&w, (enum spr_vtype)h->vtype, h->format, h->flags, out, cap);
+    if (indices && out[sizeof *h] != chunk[sizeof *h])
+        check_shorter(s, h, out, written);
+    else
+        FUZZ_CHECK(written == bytes && memcmp(out, chunk, bytes) == 0);
     free(out);
 }
 
