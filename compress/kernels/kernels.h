@@ -7,6 +7,10 @@
  *
  * Magnitude of a float: its bits without the sign, as an integer. NaN > Inf > finite, -0 = +0, and
  * a comparison raises no floating-point exception.
+ *
+ * Key of a float, by which selectors compare: its magnitude, but the same for every NaN. The sum of
+ * two NaNs has the bits of either, as the compiler has it; what is selected must not depend on
+ * that.
  */
 #ifndef SPR_COMPRESS_KERNELS_KERNELS_H
 #define SPR_COMPRESS_KERNELS_KERNELS_H
@@ -26,6 +30,12 @@ static inline uint32_t spr_magnitude(float x)
     uint32_t bits;
     memcpy(&bits, &x, sizeof(bits));
     return bits & 0x7fffffffu;
+}
+
+#define SPR_NAN_KEY 0x7f800001u /* the largest key */
+static inline uint32_t spr_key(float x)
+{
+    return spr_magnitude(x) < SPR_NAN_KEY ? spr_magnitude(x) : SPR_NAN_KEY;
 }
 
 static inline bool spr_all_finite(const float *x, size_t n)
@@ -48,21 +58,22 @@ struct spr_kernels {
 
     /* r[i] += g[i] */
     void (*accumulate)(float *r, const float *g, size_t n);
-    /* Emit (base + i, x[i]) for every magnitude >= lo, in order; returns how many. Room for n
-     * entries plus SPR_KERNEL_SLACK. `dense`: more than a few per cent are expected (speed only).
-     */
+    /* Emit (base + i, x[i]) for every magnitude >= lo, in order; returns how many. With lo up to
+     * SPR_NAN_KEY, which keys these are is the same. Room for n entries plus SPR_KERNEL_SLACK.
+     * `dense`: more than a few per cent are expected (speed only). */
     size_t (*select)(const float *x, size_t n, uint32_t lo, uint32_t base, _Bool dense,
                      uint32_t *index, float *value);
     /* The same on r[i] + g[i], which is stored to r[i], or zero where it was emitted. */
     size_t (*feedback)(float *r, const float *g, size_t n, uint32_t lo, uint32_t base, _Bool dense,
                        uint32_t *index, float *value);
-    /* counts[j] += number of magnitudes >= t[j], for m <= SPR_COUNT_THRESHOLDS thresholds. */
+    /* counts[j] += number of magnitudes >= t[j], or keys as above, for m <= SPR_COUNT_THRESHOLDS
+     * thresholds. */
     void (*count)(const float *x, size_t n, const uint32_t *t, size_t m, uint64_t *counts);
-    /* Write the magnitudes below hi to `below` (room for n plus slack); returns how many. */
+    /* Write the keys below hi to `below` (room for n plus slack); returns how many. */
     size_t (*split)(const float *value, size_t n, uint32_t hi, uint32_t *below);
-    /* Keep entries with a magnitude > t, and the first *quota with magnitude == t; returns how
-     * many. The others go back: back[index] = value, unless back is NULL. The output may be the
-     * input, or begin before it in the same array; slack after it. */
+    /* Keep entries with a key > t, and the first *quota with key == t; returns how many. The others
+     * go back: back[index] = value, unless back is NULL. The output may be the input, or begin
+     * before it in the same array; slack after it. */
     size_t (*filter)(const uint32_t *index, const float *value, size_t n, uint32_t t, size_t *quota,
                      uint32_t *index_out, float *value_out, float *back);
 

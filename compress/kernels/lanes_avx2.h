@@ -17,6 +17,11 @@ static inline __m256i spr_magnitude8(__m256i x)
     return _mm256_and_si256(x, _mm256_set1_epi32(0x7fffffff));
 }
 
+static inline __m256i spr_key8(__m256i x)
+{
+    return _mm256_min_epu32(spr_magnitude8(x), _mm256_set1_epi32((int)SPR_NAN_KEY));
+}
+
 /* Top bits of the lanes. */
 static inline unsigned spr_mask8(__m256i lanes)
 {

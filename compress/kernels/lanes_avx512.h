@@ -25,6 +25,11 @@ static inline __m512i spr_magnitude16(__m512i x)
     return _mm512_and_si512(x, spr_splat16(0x7fffffff));
 }
 
+static inline __m512i spr_key16(__m512i x)
+{
+    return _mm512_min_epu32(spr_magnitude16(x), spr_splat16(SPR_NAN_KEY));
+}
+
 /* Lanes with a magnitude of at least the unsigned t. */
 static inline __mmask16 spr_at_least16(__m512i x, __m512i t)
 {

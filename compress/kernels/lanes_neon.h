@@ -26,6 +26,11 @@ static inline uint32x4_t spr_magnitude4(uint32x4_t x)
     return vbicq_u32(x, vdupq_n_u32(1u << 31));
 }
 
+static inline uint32x4_t spr_key4(uint32x4_t x)
+{
+    return vminq_u32(spr_magnitude4(x), vdupq_n_u32(SPR_NAN_KEY));
+}
+
 /* 0, 1, 2, 3 */
 static inline uint32x4_t spr_ramp4(void)
 {

@@ -29,9 +29,9 @@ struct spr_select_kernels {
                      size_t n);
     /* Sum of squares in double: lane i mod 8, then ((0+4)+(2+6)) + ((1+5)+(3+7)). */
     double (*squares)(const float *x, size_t n);
-    /* Norms of blocks of SPR_NORM_BLOCK elements, the last one may be short, as magnitude bits;
-     * every NaN is 0x7fc00000. L1: in float, lane i mod 16, lane l + 8 added to lane l, then as
-     * squares. L2: root of the sum of squares, rounded to float. */
+    /* Norms of blocks of SPR_NORM_BLOCK elements, the last one may be short, as keys
+     * (kernels.h). L1: in float, lane i mod 16, lane l + 8 added to lane l, then as squares. L2:
+     * root of the sum of squares, rounded to float. */
     void (*norms)(const float *x, size_t n, enum spr_norm norm, uint32_t *bits);
     /* A pseudo-random position in each of the strata [first, first + n). */
     void (*strata)(const struct spr_strata *s, uint32_t first, size_t n, uint32_t *index);

@@ -120,12 +120,7 @@ static uint32_t max_block(const float *x)
     half = _mm_max_epi32(half, _mm_shuffle_epi32(half, 0xb1));
     uint32_t bits = (uint32_t)_mm_cvtsi128_si32(half);
 
-    return bits > 0x7f800000u ? 0x7fc00000u : bits;
-}
-
-static inline uint32_t norm_bits(float norm)
-{
-    return isnan(norm) ? 0x7fc00000u : spr_magnitude(norm);
+    return bits < SPR_NAN_KEY ? bits : SPR_NAN_KEY;
 }
 
 static void norms(const float *x, size_t n, enum spr_norm norm, uint32_t *bits)
@@ -134,9 +129,9 @@ static void norms(const float *x, size_t n, enum spr_norm norm, uint32_t *bits)
 
     for (; at + SPR_NORM_BLOCK <= n; at += SPR_NORM_BLOCK)
         if (norm == SPR_NORM_L1)
-            *bits++ = norm_bits(l1_block(x + at));
+            *bits++ = spr_key(l1_block(x + at));
         else if (norm == SPR_NORM_L2)
-            *bits++ = norm_bits((float)sqrt(squares(x + at, SPR_NORM_BLOCK)));
+            *bits++ = spr_key((float)sqrt(squares(x + at, SPR_NORM_BLOCK)));
         else
             *bits++ = max_block(x + at);
     spr_select_kernels_scalar.norms(x + at, n - at, norm, bits);

@@ -92,12 +92,7 @@ static uint32_t max_block(const float *x)
         most = vmaxq_u32(most, spr_magnitude4(spr_bits4(x + i)));
     uint32_t bits = vmaxvq_u32(most);
 
-    return bits > 0x7f800000u ? 0x7fc00000u : bits;
-}
-
-static inline uint32_t norm_bits(float norm)
-{
-    return isnan(norm) ? 0x7fc00000u : spr_magnitude(norm);
+    return bits < SPR_NAN_KEY ? bits : SPR_NAN_KEY;
 }
 
 static void norms(const float *x, size_t n, enum spr_norm norm, uint32_t *bits)
@@ -106,9 +101,9 @@ static void norms(const float *x, size_t n, enum spr_norm norm, uint32_t *bits)
 
     for (; at + SPR_NORM_BLOCK <= n; at += SPR_NORM_BLOCK)
         if (norm == SPR_NORM_L1)
-            *bits++ = norm_bits(l1_block(x + at));
+            *bits++ = spr_key(l1_block(x + at));
         else if (norm == SPR_NORM_L2)
-            *bits++ = norm_bits((float)sqrt(squares(x + at, SPR_NORM_BLOCK)));
+            *bits++ = spr_key((float)sqrt(squares(x + at, SPR_NORM_BLOCK)));
         else
             *bits++ = max_block(x + at);
     scalar->norms(x + at, n - at, norm, bits);

@@ -48,8 +48,6 @@ static double squares(const float *x, size_t n)
     return tree(lane);
 }
 
-static uint32_t norm_bits(float norm) { return isnan(norm) ? 0x7fc00000u : spr_magnitude(norm); }
-
 static float l1(const float *x, size_t n)
 {
     float lane[16] = {0};
@@ -67,8 +65,8 @@ static uint32_t max(const float *x, size_t n)
     uint32_t most = 0;
 
     for (size_t i = 0; i < n; i++)
-        most = spr_magnitude(x[i]) > most ? spr_magnitude(x[i]) : most;
-    return most > 0x7f800000u ? 0x7fc00000u : most;
+        most = spr_key(x[i]) > most ? spr_key(x[i]) : most;
+    return most;
 }
 
 static void norms(const float *x, size_t n, enum spr_norm norm, uint32_t *bits)
@@ -77,9 +75,9 @@ static void norms(const float *x, size_t n, enum spr_norm norm, uint32_t *bits)
         size_t len = n - at < SPR_NORM_BLOCK ? n - at : SPR_NORM_BLOCK;
 
         if (norm == SPR_NORM_L1)
-            *bits++ = norm_bits(l1(x + at, len));
+            *bits++ = spr_key(l1(x + at, len));
         else if (norm == SPR_NORM_L2)
-            *bits++ = norm_bits((float)sqrt(squares(x + at, len)));
+            *bits++ = spr_key((float)sqrt(squares(x + at, len)));
         else
             *bits++ = max(x + at, len);
     }

@@ -180,11 +180,11 @@ size_t spr_avx2_split(const float *value, size_t n, uint32_t hi, uint32_t *below
     size_t i = 0, m = 0;
 
     for (; i + 8 <= n; i += 8) {
-        __m256i mag = spr_magnitude8(spr_load8(value + i));
-        unsigned mask = ~spr_mask8(_mm256_cmpgt_epi32(mag, high)) & 0xff;
+        __m256i key = spr_key8(spr_load8(value + i));
+        unsigned mask = ~spr_mask8(_mm256_cmpgt_epi32(key, high)) & 0xff;
         __m256i lanes = spr_row8(spr_lut_compress, mask);
 
-        spr_store8(below + m, _mm256_permutevar8x32_epi32(mag, lanes));
+        spr_store8(below + m, _mm256_permutevar8x32_epi32(key, lanes));
         m += (size_t)__builtin_popcount(mask);
     }
     return m + spr_scalar_split(value + i, n - i, hi, below + m);
@@ -197,9 +197,9 @@ size_t spr_avx2_filter(const uint32_t *index, const float *value, size_t n, uint
     size_t i = 0, m = 0;
 
     for (; i + 8 <= n; i += 8) {
-        __m256i v = spr_load8(value + i), at = spr_load8(index + i), mag = spr_magnitude8(v);
-        unsigned keep = spr_mask8(_mm256_cmpgt_epi32(mag, limit));
-        unsigned equal = spr_mask8(_mm256_cmpeq_epi32(mag, limit));
+        __m256i v = spr_load8(value + i), at = spr_load8(index + i), key = spr_key8(v);
+        unsigned keep = spr_mask8(_mm256_cmpgt_epi32(key, limit));
+        unsigned equal = spr_mask8(_mm256_cmpeq_epi32(key, limit));
 
         for (; equal && *quota > 0; equal &= equal - 1, --*quota)
             keep |= equal & -equal;

@@ -91,9 +91,9 @@ size_t spr_avx512_filter(const uint32_t *index, const float *value, size_t n, ui
     size_t i = 0, m = 0;
 
     for (; i + 16 <= n; i += 16) {
-        __m512i v = spr_load16(value + i), at = spr_load16(index + i), mag = spr_magnitude16(v);
-        unsigned keep = _mm512_cmpgt_epu32_mask(mag, limit);
-        unsigned equal = _mm512_cmpeq_epu32_mask(mag, limit);
+        __m512i v = spr_load16(value + i), at = spr_load16(index + i), key = spr_key16(v);
+        unsigned keep = _mm512_cmpgt_epu32_mask(key, limit);
+        unsigned equal = _mm512_cmpeq_epu32_mask(key, limit);
 
         for (; equal && *quota > 0; equal &= equal - 1, --*quota)
             keep |= equal & -equal;

@@ -143,10 +143,10 @@ size_t spr_neon_split(const float *value, size_t n, uint32_t hi, uint32_t *below
     size_t i = 0, m = 0;
 
     for (; i + 4 <= n; i += 4) {
-        uint32x4_t mag = spr_magnitude4(spr_bits4(value + i));
-        unsigned mask = spr_mask4(vcltq_u32(mag, high));
+        uint32x4_t key = spr_key4(spr_bits4(value + i));
+        unsigned mask = spr_mask4(vcltq_u32(key, high));
 
-        vst1q_u32(below + m, spr_compress4(mag, mask));
+        vst1q_u32(below + m, spr_compress4(key, mask));
         m += spr_count4(mask);
     }
     return m + spr_scalar_split(value + i, n - i, hi, below + m);
@@ -159,9 +159,9 @@ size_t spr_neon_filter(const uint32_t *index, const float *value, size_t n, uint
     size_t i = 0, m = 0;
 
     for (; i + 4 <= n; i += 4) {
-        uint32x4_t v = spr_bits4(value + i), at = vld1q_u32(index + i), mag = spr_magnitude4(v);
-        unsigned keep = spr_mask4(vcgtq_u32(mag, limit));
-        unsigned equal = spr_mask4(vceqq_u32(mag, limit));
+        uint32x4_t v = spr_bits4(value + i), at = vld1q_u32(index + i), key = spr_key4(v);
+        unsigned keep = spr_mask4(vcgtq_u32(key, limit));
+        unsigned equal = spr_mask4(vceqq_u32(key, limit));
 
         for (; equal && *quota > 0; equal &= equal - 1, --*quota)
             keep |= equal & -equal;

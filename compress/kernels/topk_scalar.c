@@ -51,7 +51,7 @@ size_t spr_scalar_split(const float *value, size_t n, uint32_t hi, uint32_t *bel
     size_t m = 0;
 
     for (size_t i = 0; i < n; i++) {
-        below[m] = spr_magnitude(value[i]);
+        below[m] = spr_key(value[i]);
         m += below[m] < hi;
     }
     return m;
@@ -63,10 +63,10 @@ size_t spr_scalar_filter(const uint32_t *index, const float *value, size_t n, ui
     size_t m = 0;
 
     for (size_t i = 0; i < n; i++) {
-        uint32_t mag = spr_magnitude(value[i]);
+        uint32_t key = spr_key(value[i]);
 
-        if (mag > t || (mag == t && *quota > 0)) {
-            *quota -= mag == t;
+        if (key > t || (key == t && *quota > 0)) {
+            *quota -= key == t;
             index_out[m] = index[i];
             value_out[m] = value[i];
             m++;

@@ -11,17 +11,17 @@ size_t spr_topk_keep_scratch(size_t n) { return BINS + n; }
 
 size_t spr_topk_keep(uint16_t *pos, float *value, size_t n, size_t k, uint32_t *scratch)
 {
-    uint32_t *magnitude = scratch + BINS, T;
+    uint32_t *key = scratch + BINS, T;
     size_t greater, quota, kept = 0;
 
     if (n <= k)
         return n;
     for (size_t i = 0; i < n; i++)
-        magnitude[i] = spr_magnitude(value[i]);
-    T = spr_topk_kth(magnitude, n, k, 0, SPR_TOPK_NO_LIMIT, scratch, &greater);
+        key[i] = spr_key(value[i]);
+    T = spr_topk_kth(key, n, k, 0, SPR_TOPK_NO_LIMIT, scratch, &greater);
     quota = k - greater; /* of those that are equal to the threshold */
     for (size_t i = 0; i < n; i++) {
-        uint32_t m = spr_magnitude(value[i]);
+        uint32_t m = spr_key(value[i]);
         bool equal = m == T && quota > 0;
 
         pos[kept] = pos[i];

@@ -34,7 +34,7 @@ static void look_at_line(struct spr_topk *t, size_t at, uint32_t *out)
         line = sum;
     }
     for (size_t i = 0; i < SPR_TOPK_LINE; i++) {
-        out[i] = spr_magnitude(line[i]);
+        out[i] = spr_key(line[i]);
         t->histogram[out[i] >> SPR_TOPK_SAMPLE_SHIFT]++;
         t->sample_max = out[i] > t->sample_max ? out[i] : t->sample_max;
     }

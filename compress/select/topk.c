@@ -150,7 +150,7 @@ static struct spr_topk *in_workspace(const struct spr_select *s)
 /* Where to collect. False: count first. */
 static bool choose_bracket(struct spr_topk *t)
 {
-    uint32_t guess = t->aim.guess;
+    uint32_t guess = (uint32_t)spr_min_u64(t->aim.guess, SPR_NAN_KEY);
 
     t->hi = SPR_TOPK_NO_LIMIT;
     if (t->aim.from_sample && t->samples > 0) {

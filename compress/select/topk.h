@@ -3,9 +3,9 @@
  * Exact top-k by magnitude, and what is built of its parts: everything that takes the elements
  * above a threshold. Fused with error feedback. Pure: no allocation, no threads.
  *
- * Order: |x| as integer bits (so NaN > Inf > finite; NaNs are always selected first), ties by lower
- * index. Result in ascending index order. Scalar and SIMD versions give the same bits, but for the
- * payload of a NaN that is the sum of two NaNs.
+ * Order: |x|, with NaN above infinity and all NaNs equal (spr_key()); ties by lower index. Result
+ * in ascending index order. Scalar and SIMD versions give the same bits, but for the payload of a
+ * NaN that is the sum of two NaNs.
  *
  * Time: one pass over memory, for nearly all data; at most fifteen, for the worst.
  */

@@ -17,14 +17,14 @@
 #include "compress/kernels/select.h"
 #include "compress/select/topk.h"
 
-#define SPR_TOPK_NO_LIMIT 0x80000000u        /* above every magnitude */
+#define SPR_TOPK_NO_LIMIT (SPR_NAN_KEY + 1)  /* above every key */
 #define SPR_TOPK_CHUNK SPR_SELECT_SLICE_UNIT /* elements per kernel call: all arrays stay in L1 */
 #define SPR_TOPK_SMALL 8192u                 /* up to here every element is a candidate */
 #define SPR_TOPK_DENSE 48u                   /* more than one in so many: emit densely */
 #define SPR_TOPK_LINE 16u                    /* floats per cache line, the unit of sampling */
 #define SPR_TOPK_BLOCK 2048u                 /* magnitudes */
 #define SPR_TOPK_SAMPLE_SHIFT 17 /* a bin of the sample: 1/64 of an octave, 1.1 to 1.6 % */
-#define SPR_TOPK_SAMPLE_BINS (SPR_TOPK_NO_LIMIT >> SPR_TOPK_SAMPLE_SHIFT)
+#define SPR_TOPK_SAMPLE_BINS ((SPR_NAN_KEY >> SPR_TOPK_SAMPLE_SHIFT) + 1)
 
 /* Candidates in index order. */
 struct spr_topk_run {

@@ -26,7 +26,7 @@ static struct spr_rng rng;
 struct subject {
     size_t n;
     float *gradient, *before, *sum; /* sum = before + gradient */
-    uint64_t *order;                /* magnitude << 32 | ~index, descending */
+    uint64_t *order;                /* key << 32 | ~index, descending */
     bool *chosen;
     float *residual;
     uint32_t *index;
@@ -62,7 +62,7 @@ static void subject_make(struct subject *s, enum data kind, size_t n, bool with_
         data_fill(DATA_NORMAL, s->before, n, &rng);
     for (size_t i = 0; i < n; i++) {
         s->sum[i] = s->before[i] + s->gradient[i];
-        s->order[i] = (uint64_t)(data_bits(s->sum[i]) & 0x7fffffff) << 32 | (uint32_t)~i;
+        s->order[i] = (uint64_t)spr_key(s->sum[i]) << 32 | (uint32_t)~i;
     }
     qsort(s->order, n, sizeof(*s->order), descending);
 }
@@ -210,7 +210,7 @@ static void a_sample_that_misleads_costs_time_only(void **state)
             bool sparse_line = i / 16 % 37 == 5;
             s.gradient[i] *= sparse_line == (high == 1) ? 1000.0f : 0.001f;
             s.sum[i] = s.gradient[i];
-            s.order[i] = (uint64_t)(data_bits(s.sum[i]) & 0x7fffffff) << 32 | (uint32_t)~i;
+            s.order[i] = (uint64_t)spr_key(s.sum[i]) << 32 | (uint32_t)~i;
         }
         qsort(s.order, N, sizeof(*s.order), descending);
         for (size_t r = 0; r < SPR_ARRAY_LEN(ratios); r++)
@@ -256,8 +256,8 @@ static void a_list_keeps_its_largest(void **state)
                 size_t larger = 0;
 
                 for (size_t j = 0; j < n; j++)
-                    larger += spr_magnitude(before[j]) > spr_magnitude(before[i]) ||
-                              (j < i && spr_magnitude(before[j]) == spr_magnitude(before[i]));
+                    larger += spr_key(before[j]) > spr_key(before[i]) ||
+                              (j < i && spr_key(before[j]) == spr_key(before[i]));
                 if (larger >= k)
                     continue;
                 assert_true(m < kept && pos[m] == 3 * i);

@@ -89,6 +89,16 @@ static void check_conservation(const struct call *c, const float *sum, const flo
     assert_int_equal(sent, c->s.count);
 }
 
+static void check_same(const struct call *a, const struct call *b)
+{
+    assert_int_equal(a->s.count, b->s.count);
+    assert_int_equal(a->state.threshold_bits, b->state.threshold_bits);
+    assert_memory_equal(a->index, b->index, b->s.count * sizeof(uint32_t));
+    same_floats(a->value, b->value, b->s.count);
+    same_floats(a->residual, b->residual, b->n);
+    same_floats(a->velocity, b->velocity, b->n);
+}
+
 /* The rules, element by element, as they are written in feedback.h. */
 static void expect(const struct spr_feedback *f, const float *g, float *v, float *u, size_t n)
 {
@@ -139,12 +149,7 @@ static void check_slices(const char *const set[2], enum data kind, size_t n,
             spr_cpu_override(i == 3 ? 0 : UINT32_MAX);
             call_run(&c[i], g, step);
             check_order_and_bounds(&c[i]);
-            assert_int_equal(c[i].s.count, c[0].s.count);
-            assert_int_equal(c[i].state.threshold_bits, c[0].state.threshold_bits);
-            assert_memory_equal(c[i].index, c[0].index, c[0].s.count * sizeof(uint32_t));
-            same_floats(c[i].value, c[0].value, c[0].s.count);
-            same_floats(c[i].residual, c[0].residual, n);
-            same_floats(c[i].velocity, c[0].velocity, n);
+            check_same(&c[i], &c[0]);
         }
         spr_cpu_override(UINT32_MAX);
         if (rule) {
@@ -188,6 +193,61 @@ static void sent_and_residual_are_the_input_for_every_rule(void **state)
             for (size_t i = o % 2; i < SPR_ARRAY_LEN(sizes); i += 2)
                 check_slices(option_sets[o], (enum data)spr_rng_below(&rng, DATA_KINDS), sizes[i],
                              &rules[r]);
+}
+
+/* Half of x becomes NaN: which half is up to `where`, what NaN up to `bits`. */
+static void put_nans(float *x, size_t n, struct spr_rng where, struct spr_rng bits)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t payload = 1 + (uint32_t)spr_rng_below(&bits, 0x7fffff);
+        uint32_t sign = (uint32_t)spr_rng_below(&bits, 2) << 31;
+
+        if (spr_rng_below(&where, 2))
+            x[i] = data_float(sign | 0x7f800000u | payload);
+    }
+}
+
+/* More NaNs than are selected, whose sums have other bits with every compiler. */
+static void check_nans(const char *const set[2], size_t n, const struct spr_feedback_options *rule)
+{
+    struct call c[4];
+    float *g = malloc(n * sizeof(float));
+
+    for (unsigned i = 0; i < 4; i++)
+        call_make(&c[i], set[0], set[1], n, 1 + i, rule);
+    for (uint64_t step = 0; step < 3; step++) {
+        struct spr_rng where = {.seed = spr_rng_next(&rng)};
+
+        data_fill(DATA_NORMAL, g, n, &rng);
+        for (unsigned i = 0; i < 4; i++) {
+            put_nans(g, n, where, (struct spr_rng){.seed = spr_rng_next(&rng)});
+            spr_cpu_override(i % 2 ? 0 : UINT32_MAX);
+            call_run(&c[i], g, step);
+            check_same(&c[i], &c[0]);
+        }
+        spr_cpu_override(UINT32_MAX);
+    }
+    for (unsigned i = 0; i < 4; i++)
+        call_free(&c[i]);
+    free(g);
+}
+
+static void what_is_selected_does_not_depend_on_the_bits_of_nan(void **state)
+{
+    static const struct spr_feedback_options rules[] = {
+        {.rule = SPR_FEEDBACK_PLAIN},
+        {.rule = SPR_FEEDBACK_DECAY, .decay = 0.75},
+        {.rule = SPR_FEEDBACK_MOMENTUM, .momentum = 0.9, .masking = true},
+    };
+
+    (void)state;
+    for (size_t o = 0; o < SPR_ARRAY_LEN(option_sets); o++)
+        for (size_t r = 0; r <= SPR_ARRAY_LEN(rules); r++) {
+            const struct spr_feedback_options *rule = r > 0 ? &rules[r - 1] : NULL;
+
+            check_nans(option_sets[o], 5000, rule);
+            check_nans(option_sets[o], 70003, rule);
+        }
 }
 
 /* ---- Threads ---- */
@@ -373,6 +433,7 @@ int main(void)
         cmocka_unit_test(kernels_give_the_bits_of_the_scalar_ones),
         cmocka_unit_test(slices_and_instruction_sets_give_the_same_bits),
         cmocka_unit_test(sent_and_residual_are_the_input_for_every_rule),
+        cmocka_unit_test(what_is_selected_does_not_depend_on_the_bits_of_nan),
         cmocka_unit_test(threads_give_the_same_bits_as_one),
         cmocka_unit_test(positions_beyond_2_to_the_24_are_exact),
     };

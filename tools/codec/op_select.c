@@ -146,9 +146,9 @@ static const char *wrong_topk(const struct select *s, const float *x, size_t n)
     size_t next = 0;
 
     for (size_t i = 0; i < s->call.count; i++)
-        t = spr_magnitude(s->call.value[i]) < t ? spr_magnitude(s->call.value[i]) : t;
+        t = spr_key(s->call.value[i]) < t ? spr_key(s->call.value[i]) : t;
     for (size_t i = 0; i < n; i++) {
-        uint32_t m = spr_magnitude(s->before ? s->before[i] + x[i] : x[i]);
+        uint32_t m = spr_key(s->before ? s->before[i] + x[i] : x[i]);
         bool selected = next < s->call.count && s->call.index[next] == i;
         if (!selected && m > t)
             return "a larger element was left out";
