@@ -154,8 +154,9 @@ bool spr_topk_bracket(struct spr_topk *t)
         t->lo = near;
         caught = samples_above(t, near);
     }
-    if (t->lo == 0) {
-        /* Zeros need no room: where they belong to the result, T is zero. */
+    if (t->lo == 0 || (double)caught / scale >= 0.8 * (double)t->room) {
+        /* Too coarse a bin: at the edge of a bulk one holds more than there is room for. Zeros need
+         * none: where they belong to the result, T is zero. */
         uint32_t value = sample_value(t, spr_min_size(rank + margin, t->samples));
         t->lo = value > 0 ? value : 1;
         caught = 0;
