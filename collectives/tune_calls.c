@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "collectives/tune.h"
-#include "compress/kernels/kernels.h"
+#include "compress/chunk.h"
 
 spr_status spr_tuning_sendrecv(struct spr_tuning *t, size_t elements)
 {
@@ -35,7 +35,7 @@ spr_status spr_tuning_sparse(struct spr_tuning *t, size_t entries)
 
 spr_status spr_tuning_clear(struct spr_tuning *t, size_t n)
 {
-    spr_kernels()->clear(t->b, n);
+    spr_dense_clear(t->b, n);
     return SPR_OK;
 }
 

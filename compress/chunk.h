@@ -141,6 +141,8 @@ size_t spr_chunk_add(struct spr_chunk *c, float *acc, uint64_t *touched);
 size_t spr_chunk_values(struct spr_chunk *c, enum spr_decode how, float *out);
 /* Visit the next window: dense[global position] = value, +0 where there is none. */
 void spr_chunk_fill(struct spr_chunk *c, float *dense);
+/* out[i] = +0, for n positions that are a whole result, written as those between entries are. */
+void spr_dense_clear(float *out, size_t n);
 /* Visit the next window: append its entries as (global index, value) to index/value, which have
  * room for `room`; returns the entries in the window (nothing is written past room). */
 size_t spr_chunk_list(struct spr_chunk *c, uint32_t *index, float *value, size_t room);

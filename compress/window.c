@@ -11,6 +11,7 @@
 #include "compress/chunk.h"
 #include "compress/chunk_layout.h"
 #include "compress/kernels/kernels.h"
+#include "compress/kernels/values.h"
 
 #define BATCH 256 /* entries; a multiple of 64 */
 
@@ -294,74 +295,122 @@ static float *block_at(const struct window_map *m, float *dense, uint32_t at, ui
     return dense + map_global(m, at);
 }
 
-static void fill_bitmap(struct spr_chunk *c, const struct visit *v, const struct window_map *map,
-                        float *dense)
-{
-    const struct spr_kernels *kernels = spr_kernels();
+/* A window is written from its begin to its end, piece by piece of a block: in place, or, where the
+ * result is too large to stay in a cache, put together in one and written past it. That is half the
+ * traffic: of a line that a store misses, the memory is read first. */
+#define PIECE 2048u /* positions, whole words of a bitmap; 8 KiB: in L1 */
+/* Of the result. Written and read once by two threads on Zen with 32 MiB of L3, in ms, in place and
+ * past the caches: 8 MiB 0.54 and 0.91, 16 MiB 2.4 and 2.2, 97 MiB 16 and 11. */
+#define STREAM_BYTES ((size_t)16 << 20)
 
-    for (uint32_t at = 0, n; at < v->len; at += n) {
-        float *out = block_at(map, dense, at, v->len, &n);
+struct fill {
+    const struct spr_kernels *kernels;
+    void (*stream)(const void *in, size_t bytes, void *out); /* NULL: in place */
+    struct window_map map;
+    float *dense;
+    uint32_t len;        /* of the window */
+    uint32_t begin, end; /* of the piece, in the window */
+    float *place;        /* in the result */
+    float *out;          /* where it is put together */
+    _Alignas(64) float piece[PIECE];
+};
+
+static bool streams(uint64_t elements) { return elements * sizeof(float) >= STREAM_BYTES; }
+
+/* To the next piece. False: the window is done. */
+static bool fill_next(struct fill *f)
+{
+    uint32_t n;
+
+    if (f->stream)
+        f->stream(f->piece, (f->end - f->begin) * sizeof(*f->piece), f->place);
+    f->begin = f->end;
+    if (f->begin == f->len)
+        return false;
+    f->out = f->place = block_at(&f->map, f->dense, f->begin, f->len, &n);
+    if (f->stream) {
+        n = n < PIECE ? n : PIECE;
+        f->out = f->piece;
+    }
+    f->end = f->begin + n;
+    return true;
+}
+
+static void fill_bitmap(struct spr_chunk *c, const struct visit *v, struct fill *f)
+{
+    while (fill_next(f)) {
+        uint32_t n = f->end - f->begin;
         size_t readable;
         const float *values = full_values(c, v, &readable);
 
-        c->next_entry +=
-            kernels->expand((const char *)c->bitmap + c->next_word * 8, n, values, readable, out);
+        c->next_entry += f->kernels->expand((const char *)c->bitmap + c->next_word * 8, n, values,
+                                            readable, f->out);
         c->next_word += spr_div_ceil(n, 64);
     }
 }
 
-static void fill_dense(struct spr_chunk *c, const struct visit *v, const struct window_map *map,
-                       float *dense)
+static void fill_dense(struct spr_chunk *c, const struct visit *v, struct fill *f)
 {
-    for (uint32_t at = 0, n; at < v->len; at += n) {
-        float *out = block_at(map, dense, at, v->len, &n);
+    while (fill_next(f)) {
+        uint32_t n = f->end - f->begin;
         size_t readable;
 
-        memcpy(out, full_values(c, v, &readable), n * sizeof(*out));
+        memcpy(f->out, full_values(c, v, &readable), n * sizeof(*f->out));
         c->next_entry += n;
     }
 }
 
-/* Each block is cleared just before it is written. */
-static void fill_entries(struct spr_chunk *c, struct visit *v, const struct window_map *map,
-                         float *dense)
+/* Each piece is cleared just before it is written. */
+static void fill_entries(struct spr_chunk *c, struct visit *v, struct fill *f)
 {
-    uint32_t begin = 0, end = 0, len; /* of the block that is cleared last */
-    float *block = dense;
     size_t n;
 
     while ((n = visit_next(c, v)) > 0)
         for (size_t i = 0; i < n;) {
-            for (; end <= v->pos[i]; end += len) {
-                begin = end;
-                block = block_at(map, dense, begin, v->len, &len);
-                spr_kernels()->clear(block, len);
-            }
-            for (; i < n && v->pos[i] < end; i++)
-                block[v->pos[i] - begin] = v->val[i];
+            while (f->end <= v->pos[i] && fill_next(f))
+                f->kernels->clear(f->out, f->end - f->begin);
+            for (; i < n && v->pos[i] < f->end; i++)
+                f->out[v->pos[i] - f->begin] = v->val[i];
         }
-    for (; end < v->len; end += len) {
-        block = block_at(map, dense, end, v->len, &len);
-        spr_kernels()->clear(block, len);
-    }
+    while (fill_next(f))
+        f->kernels->clear(f->out, f->end - f->begin);
 }
 
 void spr_chunk_fill(struct spr_chunk *c, float *dense)
 {
     struct visit v;
+    struct fill f;
 
     visit_begin(c, &v);
-    struct window_map map = map_of(c, v.window);
+    f.kernels = spr_kernels();
+    f.map = map_of(c, v.window);
+    f.dense = f.place = dense;
+    f.len = v.len;
+    f.begin = f.end = 0;
+    f.stream = streams(c->blocks->elements) ? spr_values_kernels()->stream : NULL;
     /* Blocks of whole words. */
-    if (c->format == SPR_CHUNK_BITMAP && v.full && map.log2 >= 6) {
-        fill_bitmap(c, &v, &map, dense);
+    if (c->format == SPR_CHUNK_BITMAP && v.full && f.map.log2 >= 6)
+        fill_bitmap(c, &v, &f);
+    else if (c->format == SPR_CHUNK_DENSE && v.full)
+        fill_dense(c, &v, &f);
+    else
+        fill_entries(c, &v, &f);
+    if (f.stream)
+        spr_values_kernels()->fence();
+}
+
+void spr_dense_clear(float *out, size_t n)
+{
+    static const float zeros[PIECE];
+    const struct spr_values_kernels *kernels = spr_values_kernels();
+
+    if (!streams(n)) {
+        spr_kernels()->clear(out, n);
         return;
     }
-    if (c->format == SPR_CHUNK_DENSE && v.full) {
-        fill_dense(c, &v, &map, dense);
-        return;
-    }
-    fill_entries(c, &v, &map, dense);
+    for (size_t at = 0; at < n; at += PIECE)
+        kernels->stream(zeros, spr_min_size(PIECE, n - at) * sizeof(*out), out + at);
+    kernels->fence();
 }
 
 size_t spr_chunk_list(struct spr_chunk *c, uint32_t *index, float *value, size_t room)

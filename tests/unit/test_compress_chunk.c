@@ -318,6 +318,22 @@ static void entries_survive_every_format_and_value_type(void **state)
             }
 }
 
+/* That of a large vector is written by other means. */
+static void a_result_that_no_cache_holds_is_the_same(void **state)
+{
+    static const enum fill fills[] = {FILL_ONE, FILL_SPARSE, FILL_MANY, FILL_FULL};
+
+    (void)state;
+    model.blocks = (struct spr_blocks){(4u << 20) + 4099, 2, 12};
+    model.owner = 1;
+    model.first = 31;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(fills); i++)
+        for (int v = 0; v < SPR_V_COUNT; v++) {
+            model_fill(fills[i], 2, (enum spr_vtype)v);
+            check_round_trip((enum spr_vtype)v, -1);
+        }
+}
+
 /* A small valid chunk of a random kind, in a buffer of its own. */
 static char *random_chunk(size_t *bytes)
 {
@@ -423,6 +439,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(entries_survive_every_format_and_value_type),
+        cmocka_unit_test(a_result_that_no_cache_holds_is_the_same),
         cmocka_unit_test(every_truncated_or_extended_chunk_is_refused),
         cmocka_unit_test(mutated_chunks_are_refused_or_harmless),
         cmocka_unit_test(chunks_of_another_place_are_refused),
