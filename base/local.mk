@@ -37,4 +37,6 @@ base_libspr_base_la_SOURCES = \
 	base/trace_file.c \
 	base/trace_text.c \
 	base/util.h \
-	base/version.c
+	base/version.c \
+	base/workers.c \
+	base/workers.h

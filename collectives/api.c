@@ -259,6 +259,7 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
         return status;
     place.blocks = spr_blocks_choose(vector, (uint32_t)comm->size);
     place.rank = (uint32_t)comm->rank;
+    place.workers = spr_comm_workers(comm, spr_codec_elements(codec));
     status = spr_codec_begin_at(codec, gradient, &place, &step);
     if (status)
         return status;

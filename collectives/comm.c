@@ -12,6 +12,7 @@
 #include "collectives/dispute.h"
 #include "collectives/membership.h"
 #include "collectives/watch.h"
+#include "compress/select/select.h"
 
 /* Of the pool: few registrations, and no more than 2 MiB that nobody may need. */
 #define BUFFERS_PER_BLOCK 7
@@ -162,11 +163,27 @@ spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
     return SPR_OK;
 }
 
+struct spr_workers *spr_comm_workers(spr_comm *comm, size_t elements)
+{
+    struct spr_workers *workers;
+
+    spr_comm_lock(comm);
+    if (!comm->workers && spr_select_slices(elements, (unsigned)comm->helpers + 1) > 1) {
+        comm->workers = spr_workers_create((unsigned)comm->helpers);
+        if (!comm->workers)
+            comm->helpers = 0; /* and that has been said */
+    }
+    workers = comm->workers;
+    spr_comm_unlock(comm);
+    return workers;
+}
+
 void spr_comm_free(spr_comm *comm)
 {
     struct spr_list *lists[] = {&comm->running, &comm->finished, &comm->spare};
 
     spr_outcome_close(comm);
+    spr_workers_destroy(comm->workers);
     /* First, since their queues hold frames of requests. */
     for (int i = 0; i < comm->transport_count; i++)
         comm->transports[i]->ops->close(comm->transports[i]);

@@ -18,6 +18,7 @@
 #include <sparring/sparring.h>
 
 #include "base/list.h"
+#include "base/workers.h"
 #include "collectives/model.h"
 #include "collectives/outcome.h"
 #include "collectives/topology.h"
@@ -77,6 +78,8 @@ struct spr_comm {
     int timer_fd;          /* wakes a caller that sleeps on epoll_fd for deadlines; -1: none */
     bool armed;            /* spr_comm_arm said "sleep" */
     bool may_spin;
+    int helpers;                 /* threads of `workers` when they are wanted */
+    struct spr_workers *workers; /* help to compress; NULL: none yet */
 
     struct spr_list running;  /* struct spr_request, in the order of posting */
     struct spr_list ready;    /* those whose messages completed */
@@ -130,6 +133,9 @@ spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
                         const struct spr_clock *clock, spr_comm **comm);
 /* What its transports are opened with; the key and who may connect are up to the caller. */
 struct spr_transport_params spr_comm_transport_params(spr_comm *comm);
+/* Threads that help to compress so many elements, started by the first call that has use for them;
+ * NULL: none. Not under the lock. */
+struct spr_workers *spr_comm_workers(spr_comm *comm, size_t elements);
 /* Free; links must be gone or unused. */
 void spr_comm_free(spr_comm *comm);
 

@@ -18,6 +18,9 @@
 
 /* How often it is looked whether those who wait for links are still wanted. */
 #define LOOK_NS 200000000ull
+/* Threads of a rank that help to compress, where it is not said how many: trainers have other uses
+ * for CPUs. */
+#define MOST_HELPERS 3
 
 /* Who we are to the others --------------------------------------------------------------------- */
 
@@ -210,6 +213,19 @@ void spr_comm_announce(const spr_comm *comm)
              comm->has_thread ? "thread" : "caller", comm->may_spin ? "spinning" : "sleeping");
 }
 
+/* Threads that help each of so many ranks that share the CPUs. Who wants no thread of the library
+ * for progress gets none of these either. */
+static int helpers(const struct spr_options *options, int local)
+{
+    int spare = spr_cpu_usable() / local - 1;
+
+    if (options->workers >= 0)
+        return options->workers;
+    if (options->progress != 0 || spare < 0)
+        return 0;
+    return spare < MOST_HELPERS ? spare : MOST_HELPERS;
+}
+
 spr_status spr_comm_exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadline_ns,
                              struct spr_error *error)
 {
@@ -238,6 +254,7 @@ spr_status spr_comm_exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadl
                                  r, comm->peers[r].host, comm->rank);
     }
     comm->may_spin = local <= spr_cpu_usable();
+    comm->helpers = helpers(&comm->options, local);
     for (int r = 0; r < comm->size; r++)
         for (int same = 0; same <= r; same++)
             if (spr_peer_same_host(&comm->peers[same], &comm->peers[r])) {

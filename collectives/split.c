@@ -241,6 +241,8 @@ static spr_status build(struct split *s)
     /* Others of the parent use the CPUs, too. */
     spr_comm_lock(s->part);
     s->part->may_spin &= s->parent->may_spin;
+    if (s->part->helpers > s->parent->helpers)
+        s->part->helpers = s->parent->helpers;
     spr_comm_unlock(s->part);
     return SPR_OK;
 }

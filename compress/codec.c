@@ -167,6 +167,7 @@ void spr_codec_destroy(spr_codec *codec)
     spr_codec_adapt_close(codec);
     for (int slot = 0; slot < 2; slot++)
         spr_codec_sums_close(codec, slot);
+    spr_pages_free(codec->sliced, codec->sliced_bytes);
     spr_pages_free(codec->scratch, codec->scratch_bytes);
     spr_pages_free(codec->workspace, codec->workspace_bytes);
     spr_pages_free(codec->velocity, codec->elements * sizeof(float));
@@ -192,6 +193,7 @@ const char *spr_codec_spec(const spr_codec *codec) { return codec->spec; }
 static void set_place(spr_codec *codec, const struct spr_codec_place *place)
 {
     codec->sent_as[codec->slot].place = *place;
+    codec->sent_as[codec->slot].place.workers = NULL;
     codec->sent_as[codec->slot].seed = spr_rng_u64(codec->sent_as[codec->slot].step, place->rank);
 }
 
@@ -231,10 +233,12 @@ spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
         codec->sent_as[codec->slot].step = codec->steps;
     }
     set_place(codec, place);
+    codec->workers = place->workers;
     if (again)
         codec->selection->steps->replay(codec, step);
     else
         begin_new(codec, gradient, step);
+    codec->workers = NULL;
     step->number = codec->sent_as[codec->slot].step;
     step->coding = spr_codec_coding(codec);
     step->coding.seed = codec->sent_as[codec->slot].seed;

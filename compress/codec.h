@@ -47,7 +47,9 @@
  * n / 16 bytes and at most 0.8 MB. What is sent is kept twice: of the step that was committed last
  * and of the one that runs. Nothing is allocated after spr_codec_create(), but room for what
  * rounded sums have lost, when a step begins in a place where this rank sums more than before: two
- * lists of 8 bytes (dense: 4) per element that it sums, of which only pages in use take memory.
+ * lists of 8 bytes (dense: 4) per element that it sums, of which only pages in use take memory; and
+ * what the selector needs for slices, when a step begins with more workers than before (topk:
+ * 11 k + n / 4 bytes).
  */
 #ifndef SPR_COMPRESS_CODEC_H
 #define SPR_COMPRESS_CODEC_H
@@ -78,7 +80,8 @@ spr_status spr_codec_kind_of(const char *spec, struct spr_codec_kind *kind,
 struct spr_codec_place {
     struct spr_blocks blocks; /* of spr_codec_vector() elements */
     uint32_t rank;
-    bool leaves_rest; /* whoever codes a dense vector writes step.rest */
+    bool leaves_rest;            /* whoever codes a dense vector writes step.rest */
+    struct spr_workers *workers; /* help while the step begins; the bits are the same. NULL: none */
 };
 
 /* What a step sends. Owned by the codec; valid until commit or abort. */

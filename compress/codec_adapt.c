@@ -78,7 +78,13 @@ static void topk_init(struct topk *t)
     t->count = (size_t *)(void *)(t->options + count->offset);
 }
 
-size_t spr_codec_adapt_workspace(const spr_codec *codec, double ratio)
+/* Slices of a part, of those that the whole vector has. */
+static unsigned slices_of(size_t n, unsigned slices)
+{
+    return slices > 1 ? spr_select_slices(n, slices / 2) : 1;
+}
+
+size_t spr_codec_adapt_workspace(const spr_codec *codec, double ratio, unsigned slices)
 {
     size_t most = spr_adapt_most(&codec->adapt, ratio), bytes = 0;
     struct topk topk;
@@ -88,7 +94,8 @@ size_t spr_codec_adapt_workspace(const spr_codec *codec, double ratio)
         size_t n = codec->adapt.parts[i].elements;
 
         *topk.count = spr_max_size(1, spr_min_size(most, n));
-        bytes = spr_max_size(bytes, spr_select_workspace(&spr_selector_topk, topk.options, n, 1));
+        bytes = spr_max_size(
+            bytes, spr_select_workspace(&spr_selector_topk, topk.options, n, slices_of(n, slices)));
     }
     return bytes;
 }
@@ -116,6 +123,7 @@ static struct spr_select of_part(const struct spr_select *all, struct spr_adapt_
 
     s.x += p->offset;
     s.n = p->elements;
+    s.slices = slices_of(s.n, all->slices);
     s.state = &p->select;
     s.index += all->count;
     s.value += all->count;
@@ -152,7 +160,7 @@ void spr_codec_adapt_run(spr_codec *codec, struct spr_select *all, double ratio)
             continue;
         *topk.count = spr_adapt_entries(p, ratio, left, --behind);
         struct spr_select s = of_part(all, p, &f);
-        spr_select_run(&s);
+        spr_select_run(&s, codec->workers);
         for (size_t j = 0; j < s.count; j++)
             s.index[j] += (uint32_t)p->offset;
         all->count += s.count;

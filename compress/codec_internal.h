@@ -129,6 +129,9 @@ struct spr_codec {
     uint32_t *offsets;        /* ... first entry of each block of a list */
     void *scratch;            /* pages: all of that */
     size_t scratch_bytes;
+    struct spr_workers *workers; /* of the step that begins; else NULL */
+    void *sliced;                /* pages: the selector's workspace for their slices */
+    size_t sliced_bytes;
     uint64_t steps;       /* committed and not revoked: the number of the next one */
     double ratio;         /* that was set for new steps; 0: as in the string */
     double target;        /* density of the step that was begun last; 0: none is asked for */
@@ -227,8 +230,8 @@ extern const struct spr_opt spr_codec_adapt_table[SPR_CODEC_ADAPT_OPTIONS];
 /* After the layout is known; lets it be where ratios do not adapt. NOMEM. */
 spr_status spr_codec_adapt_open(spr_codec *codec);
 void spr_codec_adapt_close(spr_codec *codec);
-/* As spr_select_workspace() and spr_select_run(), of all parts. */
-size_t spr_codec_adapt_workspace(const spr_codec *codec, double ratio);
+/* As spr_select_workspace() and spr_select_run(), of all parts; slices at most. */
+size_t spr_codec_adapt_workspace(const spr_codec *codec, double ratio, unsigned slices);
 void spr_codec_adapt_run(spr_codec *codec, struct spr_select *all, double ratio);
 
 /* ---- codec_schedule.c ---- */

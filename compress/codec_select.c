@@ -14,6 +14,7 @@
 
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/util.h"
 #include "compress/kernels/kernels.h"
 #include "compress/select/select.h"
@@ -117,14 +118,14 @@ static size_t list_bytes(const spr_codec *codec)
     return spr_align_up((most_ever(codec) + SPR_SELECT_SLACK) * sizeof(float), 64);
 }
 
-static size_t scratch_bytes(const spr_codec *codec)
+static size_t scratch_bytes(const spr_codec *codec, unsigned slices)
 {
     _Alignas(16) unsigned char options[SPR_SELECT_OPTION_BYTES];
     double ratio = options_of(codec, 0, select_ratio(codec), options);
 
     return codec->adapt.count > 0
-               ? spr_codec_adapt_workspace(codec, ratio)
-               : spr_select_workspace(codec->selection->selector, options, codec->elements, 1);
+               ? spr_codec_adapt_workspace(codec, ratio, slices)
+               : spr_select_workspace(codec->selection->selector, options, codec->elements, slices);
 }
 
 static size_t select_workspace(const spr_codec *codec)
@@ -134,7 +135,26 @@ static size_t select_workspace(const spr_codec *codec)
                     !spr_codec_sends_lists(codec);
 
     return spr_align_up(sizeof(struct select), 64) + arrays * list_bytes(codec) +
-           scratch_bytes(codec);
+           scratch_bytes(codec, 1);
+}
+
+/* Slices for the workers of the step, and the selector's workspace for them: made when it is first
+ * needed, and without memory for it the selector has one slice. */
+static unsigned cut(spr_codec *codec, void **scratch)
+{
+    unsigned slices = spr_select_slices(codec->elements, spr_workers_width(codec->workers));
+    size_t bytes = slices > 1 ? scratch_bytes(codec, slices) : 0;
+
+    *scratch = ((struct select *)codec->workspace)->scratch;
+    if (bytes > codec->sliced_bytes) {
+        spr_pages_free(codec->sliced, codec->sliced_bytes);
+        codec->sliced = spr_pages_alloc(bytes);
+        codec->sliced_bytes = codec->sliced ? bytes : 0;
+    }
+    if (bytes == 0 || !codec->sliced)
+        return 1;
+    *scratch = codec->sliced;
+    return slices;
 }
 
 static void select_init(spr_codec *codec)
@@ -228,21 +248,20 @@ static void select_begin(spr_codec *codec, const float *gradient, struct spr_cod
         .x = gradient,
         .feedback = feedback ? &f : NULL,
         .n = codec->elements,
-        .slices = 1,
         .seed = codec->hash,
         .step = number,
         .state = &codec->select,
         .index = list->index,
         .value = list->exact,
         .velocity = list->velocity,
-        .workspace = ((struct select *)codec->workspace)->scratch,
     };
 
+    s.slices = cut(codec, &s.workspace);
     double ratio = codec->target = options_of(codec, number, ratio_now(codec), options);
     if (codec->adapt.count > 0)
         spr_codec_adapt_run(codec, &s, ratio);
     else
-        spr_select_run(&s);
+        spr_select_run(&s, codec->workers);
     list->count = s.count;
     if (!spr_codec_is_lossless(codec))
         quantise(codec);

@@ -17,6 +17,7 @@ test_programs = \
 	tests/unit/test_base_rng \
 	tests/unit/test_base_status \
 	tests/unit/test_base_trace \
+	tests/unit/test_base_workers \
 	tests/unit/test_compress_adapt \
 	tests/unit/test_compress_blocks \
 	tests/unit/test_compress_chunk \
@@ -31,6 +32,7 @@ test_programs = \
 	tests/unit/test_compress_selections \
 	tests/unit/test_compress_state \
 	tests/unit/test_compress_topk \
+	tests/unit/test_compress_workers \
 	tests/unit/test_convergence \
 	tests/unit/test_convergence_descent \
 	tests/unit/test_channel \

@@ -50,6 +50,8 @@ const struct spr_opt spr_options_table[] = {
      SPR_OPT_SIZE, FIELD(priority_bytes), NULL, 1, 1 << 30},
     {"spin", "50us", "poll this long before sleeping, when the CPUs suffice", SPR_OPT_TIME,
      FIELD(spin_s), NULL, 0, 10},
+    {"workers", "-1", "threads of a rank that help to compress; -1: as CPUs suffice, 3 at most",
+     SPR_OPT_INT, FIELD(workers), NULL, -1, 63},
     {"zerocopy", "inf", "zero-copy send from this size, between hosts only", SPR_OPT_SIZE,
      FIELD(zerocopy_bytes), NULL, 0, 0},
     {"trace_file", "", "write the last events here when the communicator fails; %r is the rank",

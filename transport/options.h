@@ -36,6 +36,7 @@ struct spr_options {
     int indices;                /* how short positions travel: SPR_INDICES_... */
     bool check_finite;          /* inputs must be finite */
     char *model;                /* "", "measure", or constants: collectives/model.h */
+    int workers;                /* threads that help to compress; -1: as CPUs suffice */
     double spin_s;              /* poll this long before sleeping, when CPUs suffice */
     size_t zerocopy_bytes;      /* SEND_ZC from this size, off-host only; inf = never */
     char *trace_file;           /* "" = none */

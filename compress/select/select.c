@@ -40,6 +40,15 @@ size_t spr_select_count(double ratio, size_t n)
     return k >= (double)n ? n : (size_t)k;
 }
 
+unsigned spr_select_slices(size_t n, unsigned threads)
+{
+    size_t slices = spr_min_size(n / SPR_SELECT_SLICE_WORTH, (size_t)threads * 2);
+
+    if (threads < 2 || slices < 2)
+        return 1;
+    return (unsigned)spr_min_size(slices, SPR_SELECT_SLICES_MAX);
+}
+
 void spr_select_slice(size_t n, unsigned slices, unsigned slice, size_t *begin, size_t *end)
 {
     size_t units = spr_div_ceil(n, SPR_SELECT_SLICE_UNIT);
@@ -159,13 +168,14 @@ void spr_select_emit(struct spr_select *s, unsigned slice)
         s->selector->emit(s, slice);
 }
 
-void spr_select_run(struct spr_select *s)
+static void scan_part(void *s, unsigned slice) { spr_select_scan(s, slice); }
+static void emit_part(void *s, unsigned slice) { spr_select_emit(s, slice); }
+
+void spr_select_run(struct spr_select *s, struct spr_workers *workers)
 {
     spr_select_begin(s);
     do
-        for (unsigned i = 0; i < s->slices; i++)
-            spr_select_scan(s, i);
+        spr_workers_run(workers, s->slices, scan_part, s);
     while (!spr_select_decide(s));
-    for (unsigned i = 0; i < s->slices; i++)
-        spr_select_emit(s, i);
+    spr_workers_run(workers, s->slices, emit_part, s);
 }

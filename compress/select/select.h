@@ -23,12 +23,14 @@
 #include <stdint.h>
 
 #include "base/opt.h"
+#include "base/workers.h"
 #include "compress/select/feedback.h"
 
 #define SPR_SELECT_SLACK 16 /* entries that outputs have beyond spr_select_most() */
 #define SPR_SELECT_SLICES_MAX 256
 #define SPR_SELECT_OPTION_BYTES 64
-#define SPR_SELECT_SLICE_UNIT 2048u /* slices begin at multiples of it */
+#define SPR_SELECT_SLICE_UNIT 2048u              /* slices begin at multiples of it */
+#define SPR_SELECT_SLICE_WORTH ((size_t)1 << 17) /* elements for which a thread may be woken */
 
 /* What a call leaves for the next one; zero: nothing is known. It is part of a codec's state where
  * the flags of the selector say so, otherwise it affects speed only. */
@@ -103,11 +105,14 @@ void spr_select_scan(struct spr_select *s, unsigned slice);
 /* True: emit comes next, and s->count is known. False: scan again. */
 bool spr_select_decide(struct spr_select *s);
 void spr_select_emit(struct spr_select *s, unsigned slice);
-/* All of it in this thread. */
-void spr_select_run(struct spr_select *s);
+/* All of it, slices by the caller's workers; NULL: in this thread. */
+void spr_select_run(struct spr_select *s, struct spr_workers *workers);
 
 /* k = ceil(ratio * n), at least 1, at most n. */
 size_t spr_select_count(double ratio, size_t n);
+/* Slices for so many threads: several for each, since the machine has other work, too; one where a
+ * thread is not worth waking. */
+unsigned spr_select_slices(size_t n, unsigned threads);
 /* The elements of a slice: [*begin, *end), which may be none. */
 void spr_select_slice(size_t n, unsigned slices, unsigned slice, size_t *begin, size_t *end);
 /* Where selection looks. */

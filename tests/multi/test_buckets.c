@@ -3,9 +3,11 @@
  * Buckets of a gradient in flight together: what is posted moves while the next one is compressed,
  * and nothing but the time depends on that.
  */
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -156,11 +158,72 @@ static void buckets_have_the_bits_of_one_at_a_time(void **state)
     }
 }
 
+/* Threads that help to compress ------------------------------------------------------------------
+ */
+
+static int threads_here(void)
+{
+    DIR *dir = opendir("/proc/self/task");
+    int n = 0;
+
+    RANK_CHECK(dir);
+    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;)
+        n += entry->d_name[0] != '.';
+    closedir(dir);
+    return n;
+}
+
+/* As another codec that compresses the same alone; what is left of them. */
+static void compress_beside_another(spr_comm *comm, size_t n)
+{
+    spr_codec *codec = make_codec("topk:ratio=5%", n), *alone = make_codec("topk:ratio=5%", n);
+    float *x = malloc(n * sizeof *x);
+
+    RANK_CHECK(x);
+    for (int step = 0; step < STEPS; step++) {
+        struct spr_codec_step ignored;
+        fill(x, n, spr_comm_rank(comm), step);
+        RANK_CHECK(spr_codec_begin(alone, x, &ignored) == SPR_OK);
+        spr_codec_commit(alone);
+        RANK_CHECK(spr_compressed_allreduce(comm, codec, x, SPR_AVG, NULL) == SPR_OK);
+    }
+    RANK_CHECK(!memcmp(spr_codec_residual(codec), spr_codec_residual(alone), n * sizeof *x));
+    spr_codec_destroy(codec);
+    spr_codec_destroy(alone);
+    free(x);
+}
+
+static void run_with_helpers(struct job *job, int rank, spr_comm *comm)
+{
+    int before = threads_here();
+
+    (void)rank;
+    compress_beside_another(comm, 10000);
+    RANK_CHECK(threads_here() == before);
+    compress_beside_another(comm, 600001);
+    RANK_CHECK(threads_here() == before + *(const int *)job->arg);
+    compress_beside_another(comm, 600001);
+    RANK_CHECK(threads_here() == before + *(const int *)job->arg);
+}
+
+static void threads_help_where_there_is_use_for_them(void **state)
+{
+    (void)state;
+    for (int helpers = 0; helpers <= 3; helpers += 3) {
+        char text[16];
+        snprintf(text, sizeof text, "%d", helpers);
+        setenv("SPARRING_WORKERS", text, 1);
+        job_on_all_transports(2, run_with_helpers, &helpers, SECONDS);
+        unsetenv("SPARRING_WORKERS");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bucket_completes_while_the_next_is_selected),
         cmocka_unit_test(buckets_have_the_bits_of_one_at_a_time),
+        cmocka_unit_test(threads_help_where_there_is_use_for_them),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -131,7 +131,7 @@ static bool select_setup(struct trial *trial, struct spr_error *error)
             memcpy(s->before, s->residual, v->n * sizeof(float));
         if (feedback)
             s->feedback.gradient = step < 2 ? earlier_gradient(s, v, step) : v->x;
-        spr_select_run(&s->call);
+        spr_select_run(&s->call, NULL);
     }
     s->known = s->state;
     return true;
@@ -193,7 +193,7 @@ static const char *wrong_slices(struct trial *trial)
     again.value = s->again.value;
     again.slices = 1;
     spr_cpu_override(0);
-    spr_select_run(&again);
+    spr_select_run(&again, NULL);
     spr_cpu_override(UINT32_MAX);
     bytes = again.count * sizeof(float);
     if (again.count != s->call.count || memcmp(again.index, s->call.index, bytes) != 0 ||

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Codecs whose steps begin with the help of workers, beside the same ones without.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "compress/codec_internal.h"
+#include "tools/codec/data.h"
+
+enum { N = 700001, SPLIT = 400000 };
+
+static const char *const specs[] = {
+    "topk:ratio=1%",
+    "topk:ratio=10%+fp16",
+    "topk:ratio=1%+int8",
+    "accumulate:ratio=1%,threshold=2",
+    "threshold:by=rms,value=2",
+    "threshold:ratio=2%",
+    "sampled:ratio=2%",
+    "reuse:ratio=1%,period=2",
+    "block:ratio=4%",
+    "random:ratio=1%",
+    "dgc:ratio=0.5%,momentum=0.9,clip=2.0",
+    "adaptive:ratio=1%,every=2",
+};
+
+static struct spr_rng rng;
+
+static spr_codec *make(const char *spec)
+{
+    const spr_layout layout[] = {
+        {.id = 1, .offset = 0, .rows = 1000, .columns = SPLIT / 1000},
+        {.id = 2, .offset = SPLIT, .rows = 1, .columns = N - SPLIT},
+    };
+    spr_codec *codec = NULL;
+
+    assert_int_equal(spr_codec_create(spec, layout, 2, &codec), SPR_OK);
+    return codec;
+}
+
+static struct spr_codec_step begin(spr_codec *codec, const float *gradient, struct spr_workers *w)
+{
+    const struct spr_codec_place place = {.blocks = {N, 1, 12}, .workers = w};
+    struct spr_codec_step step;
+
+    assert_int_equal(spr_codec_begin_at(codec, gradient, &place, &step), SPR_OK);
+    return step;
+}
+
+static void check_same(spr_codec *a, const struct spr_codec_step *x, spr_codec *b,
+                       const struct spr_codec_step *y)
+{
+    assert_int_equal(x->count, y->count);
+    assert_int_equal(!x->index, !y->index);
+    if (x->index)
+        assert_memory_equal(x->index, y->index, x->count * sizeof *x->index);
+    assert_memory_equal(x->dense ? x->vector : x->value, y->dense ? y->vector : y->value,
+                        x->count * sizeof(float));
+    assert_memory_equal(a->residual, b->residual, N * sizeof(float));
+    if (a->velocity)
+        assert_memory_equal(a->velocity, b->velocity, N * sizeof(float));
+}
+
+/* Every third step is aborted and begun again. */
+static void check_steps(const char *spec, struct spr_workers *w, int64_t fail_nth)
+{
+    spr_codec *helped = make(spec), *alone = make(spec);
+    float *g = malloc(N * sizeof(float));
+
+    print_message("%s\n", spec);
+    for (int i = 0; i < 4; i++) {
+        struct spr_codec_step x, y;
+
+        data_fill(i == 2 ? DATA_LAYERS : DATA_NORMAL, g, N, &rng);
+        spr_mem_fail_nth((uint64_t)fail_nth);
+        x = begin(helped, g, w);
+        spr_mem_fail_nth(0);
+        y = begin(alone, g, NULL);
+        check_same(helped, &x, alone, &y);
+        if (i % 3 == 1) {
+            spr_codec_abort(helped);
+            spr_codec_abort(alone);
+            x = begin(helped, g, w);
+            y = begin(alone, g, NULL);
+            check_same(helped, &x, alone, &y);
+        }
+        spr_codec_commit(helped);
+        spr_codec_commit(alone);
+    }
+    free(g);
+    spr_codec_destroy(helped);
+    spr_codec_destroy(alone);
+}
+
+static void help_changes_no_bit(void **state)
+{
+    (void)state;
+    for (unsigned threads = 1; threads <= 3; threads += 2) {
+        struct spr_workers *w = spr_workers_create(threads);
+
+        assert_non_null(w);
+        for (size_t i = 0; i < SPR_ARRAY_LEN(specs); i++)
+            check_steps(specs[i], w, 0);
+        spr_workers_destroy(w);
+    }
+}
+
+/* Whose workspace is not to be had, has the one of a codec without help. */
+static void without_memory_for_slices_nothing_fails(void **state)
+{
+    struct spr_workers *w = spr_workers_create(2);
+    int64_t live = spr_mem_live();
+
+    (void)state;
+    check_steps("topk:ratio=1%", w, 1);
+    assert_int_equal(spr_mem_live(), live);
+    spr_workers_destroy(w);
+}
+
+/* More workers than before, as after another communicator. */
+static void the_number_of_workers_may_change(void **state)
+{
+    spr_codec *helped = make("topk:ratio=1%"), *alone = make("topk:ratio=1%");
+    float *g = malloc(N * sizeof(float));
+
+    (void)state;
+    for (unsigned i = 0; i < 6; i++) {
+        struct spr_workers *w = i % 3 ? spr_workers_create(i % 3) : NULL;
+        struct spr_codec_step x, y;
+
+        data_fill(DATA_NORMAL, g, N, &rng);
+        x = begin(helped, g, w);
+        y = begin(alone, g, NULL);
+        check_same(helped, &x, alone, &y);
+        spr_codec_commit(helped);
+        spr_codec_commit(alone);
+        spr_workers_destroy(w);
+    }
+    free(g);
+    spr_codec_destroy(helped);
+    spr_codec_destroy(alone);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(help_changes_no_bit),
+        cmocka_unit_test(without_memory_for_slices_nothing_fails),
+        cmocka_unit_test(the_number_of_workers_may_change),
+    };
+
+    rng.seed = spr_rng_test_seed();
+    printf("SPARRING_SEED=%llu\n", (unsigned long long)rng.seed);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
