@@ -128,6 +128,7 @@ spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
     comm->buffers.grown = on_buffers;
     comm->buffers.grown_ctx = comm;
     pthread_mutex_init(&comm->lock, NULL);
+    pthread_mutex_init(&comm->workers_lock, NULL);
     pthread_cond_init(&comm->thread_wake, NULL);
     {
         pthread_condattr_t attr;
@@ -167,14 +168,15 @@ struct spr_workers *spr_comm_workers(spr_comm *comm, size_t elements)
 {
     struct spr_workers *workers;
 
-    spr_comm_lock(comm);
-    if (!comm->workers && spr_select_slices(elements, (unsigned)comm->helpers + 1) > 1) {
+    if (spr_select_slices(elements, (unsigned)comm->helpers + 1) == 1)
+        return NULL;
+    pthread_mutex_lock(&comm->workers_lock);
+    if (!comm->workers && !comm->no_workers) {
         comm->workers = spr_workers_create((unsigned)comm->helpers);
-        if (!comm->workers)
-            comm->helpers = 0; /* and that has been said */
+        comm->no_workers = !comm->workers;
     }
     workers = comm->workers;
-    spr_comm_unlock(comm);
+    pthread_mutex_unlock(&comm->workers_lock);
     return workers;
 }
 
@@ -215,6 +217,7 @@ void spr_comm_free(spr_comm *comm)
     spr_opt_free(spr_options_table, spr_options_count, &comm->options);
     explicit_bzero(&comm->key, sizeof comm->key);
     pthread_mutex_destroy(&comm->lock);
+    pthread_mutex_destroy(&comm->workers_lock);
     pthread_cond_destroy(&comm->changed);
     pthread_cond_destroy(&comm->thread_wake);
     spr_free(comm);

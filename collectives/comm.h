@@ -78,8 +78,10 @@ struct spr_comm {
     int timer_fd;          /* wakes a caller that sleeps on epoll_fd for deadlines; -1: none */
     bool armed;            /* spr_comm_arm said "sleep" */
     bool may_spin;
-    int helpers;                 /* threads of `workers` when they are wanted */
-    struct spr_workers *workers; /* help to compress; NULL: none yet */
+    int helpers;                  /* threads of `workers` when they are wanted */
+    pthread_mutex_t workers_lock; /* of the two below: who compresses waits for no driver */
+    struct spr_workers *workers;  /* help to compress; NULL: none yet */
+    bool no_workers;              /* they were refused */
 
     struct spr_list running;  /* struct spr_request, in the order of posting */
     struct spr_list ready;    /* those whose messages completed */
@@ -134,7 +136,7 @@ spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
 /* What its transports are opened with; the key and who may connect are up to the caller. */
 struct spr_transport_params spr_comm_transport_params(spr_comm *comm);
 /* Threads that help to compress so many elements, started by the first call that has use for them;
- * NULL: none. Not under the lock. */
+ * NULL: none. */
 struct spr_workers *spr_comm_workers(spr_comm *comm, size_t elements);
 /* Free; links must be gone or unused. */
 void spr_comm_free(spr_comm *comm);

@@ -48,8 +48,8 @@
  * and of the one that runs. Nothing is allocated after spr_codec_create(), but room for what
  * rounded sums have lost, when a step begins in a place where this rank sums more than before: two
  * lists of 8 bytes (dense: 4) per element that it sums, of which only pages in use take memory; and
- * what the selector needs for slices, when a step begins with more workers than before (topk:
- * 11 k + n / 4 bytes).
+ * what the selector needs for slices, when a step begins with more workers than before, or with
+ * another ratio and that needs more.
  */
 #ifndef SPR_COMPRESS_CODEC_H
 #define SPR_COMPRESS_CODEC_H

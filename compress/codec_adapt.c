@@ -81,7 +81,7 @@ static void topk_init(struct topk *t)
 /* Slices of a part, of those that the whole vector has. */
 static unsigned slices_of(size_t n, unsigned slices)
 {
-    return slices > 1 ? spr_select_slices(n, slices / 2) : 1;
+    return (unsigned)spr_max_size(1, spr_min_size(n / SPR_SELECT_SLICE_WORTH, slices));
 }
 
 size_t spr_codec_adapt_workspace(const spr_codec *codec, double ratio, unsigned slices)
@@ -123,7 +123,6 @@ static struct spr_select of_part(const struct spr_select *all, struct spr_adapt_
 
     s.x += p->offset;
     s.n = p->elements;
-    s.slices = slices_of(s.n, all->slices);
     s.state = &p->select;
     s.index += all->count;
     s.value += all->count;
@@ -143,7 +142,7 @@ static struct spr_select of_part(const struct spr_select *all, struct spr_adapt_
 void spr_codec_adapt_run(spr_codec *codec, struct spr_select *all, double ratio)
 {
     struct spr_adapt *a = &codec->adapt;
-    size_t left = spr_adapt_most(a, ratio), behind = 0;
+    size_t left = spr_adapt_most(a, ratio), behind = 0, room = codec->sliced_bytes;
     struct topk topk;
 
     decide(codec, all, ratio);
@@ -160,6 +159,10 @@ void spr_codec_adapt_run(spr_codec *codec, struct spr_select *all, double ratio)
             continue;
         *topk.count = spr_adapt_entries(p, ratio, left, --behind);
         struct spr_select s = of_part(all, p, &f);
+        s.slices = slices_of(s.n, all->slices);
+        /* Slices may need more for fewer entries. */
+        if (s.slices > 1 && spr_select_workspace(s.selector, s.options, s.n, s.slices) > room)
+            s.slices = 1;
         spr_select_run(&s, codec->workers);
         for (size_t j = 0; j < s.count; j++)
             s.index[j] += (uint32_t)p->offset;

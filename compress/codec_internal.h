@@ -230,7 +230,8 @@ extern const struct spr_opt spr_codec_adapt_table[SPR_CODEC_ADAPT_OPTIONS];
 /* After the layout is known; lets it be where ratios do not adapt. NOMEM. */
 spr_status spr_codec_adapt_open(spr_codec *codec);
 void spr_codec_adapt_close(spr_codec *codec);
-/* As spr_select_workspace() and spr_select_run(), of all parts; slices at most. */
+/* As spr_select_workspace() and spr_select_run(), of all parts; with several slices it is the usual
+ * need, and a part that needs more than codec->sliced_bytes has one. */
 size_t spr_codec_adapt_workspace(const spr_codec *codec, double ratio, unsigned slices);
 void spr_codec_adapt_run(spr_codec *codec, struct spr_select *all, double ratio);
 

@@ -138,13 +138,18 @@ static size_t select_workspace(const spr_codec *codec)
            scratch_bytes(codec, 1);
 }
 
-/* Slices for the workers of the step, and the selector's workspace for them: made when it is first
- * needed, and without memory for it the selector has one slice. */
-static unsigned cut(spr_codec *codec, void **scratch)
+/* Slices for the workers of a step with these options, and the selector's workspace for them: made
+ * when it is first needed, and without memory for it the selector has one slice. A step of fewer
+ * entries may need more than one before it. */
+static unsigned cut(spr_codec *codec, const void *options, void **scratch)
 {
     unsigned slices = spr_select_slices(codec->elements, spr_workers_width(codec->workers));
-    size_t bytes = slices > 1 ? scratch_bytes(codec, slices) : 0;
+    size_t bytes = 0;
 
+    if (slices > 1 && codec->adapt.count > 0)
+        bytes = spr_max_size(scratch_bytes(codec, slices), scratch_bytes(codec, 1));
+    else if (slices > 1)
+        bytes = spr_select_workspace(codec->selection->selector, options, codec->elements, slices);
     *scratch = ((struct select *)codec->workspace)->scratch;
     if (bytes > codec->sliced_bytes) {
         spr_pages_free(codec->sliced, codec->sliced_bytes);
@@ -256,8 +261,8 @@ static void select_begin(spr_codec *codec, const float *gradient, struct spr_cod
         .velocity = list->velocity,
     };
 
-    s.slices = cut(codec, &s.workspace);
     double ratio = codec->target = options_of(codec, number, ratio_now(codec), options);
+    s.slices = cut(codec, options, &s.workspace);
     if (codec->adapt.count > 0)
         spr_codec_adapt_run(codec, &s, ratio);
     else

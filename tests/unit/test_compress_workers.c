@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "compress/codec_internal.h"
+#include "compress/select/selectors.h"
 #include "tools/codec/data.h"
 
 enum { N = 700001, SPLIT = 400000 };
@@ -47,7 +48,7 @@ static spr_codec *make(const char *spec)
 
 static struct spr_codec_step begin(spr_codec *codec, const float *gradient, struct spr_workers *w)
 {
-    const struct spr_codec_place place = {.blocks = {N, 1, 12}, .workers = w};
+    const struct spr_codec_place place = {.blocks = {spr_codec_vector(codec), 1, 12}, .workers = w};
     struct spr_codec_step step;
 
     assert_int_equal(spr_codec_begin_at(codec, gradient, &place, &step), SPR_OK);
@@ -63,9 +64,9 @@ static void check_same(spr_codec *a, const struct spr_codec_step *x, spr_codec *
         assert_memory_equal(x->index, y->index, x->count * sizeof *x->index);
     assert_memory_equal(x->dense ? x->vector : x->value, y->dense ? y->vector : y->value,
                         x->count * sizeof(float));
-    assert_memory_equal(a->residual, b->residual, N * sizeof(float));
+    assert_memory_equal(a->residual, b->residual, a->elements * sizeof(float));
     if (a->velocity)
-        assert_memory_equal(a->velocity, b->velocity, N * sizeof(float));
+        assert_memory_equal(a->velocity, b->velocity, a->elements * sizeof(float));
 }
 
 /* Every third step is aborted and begun again. */
@@ -148,12 +149,65 @@ static void the_number_of_workers_may_change(void **state)
     spr_codec_destroy(alone);
 }
 
+/* What a topk of so many of MANY elements needs for slices. */
+enum { MANY = 2000001 };
+
+static size_t need_of(size_t count, unsigned slices)
+{
+    const struct spr_selector *topk = &spr_selector_topk;
+    const struct spr_opt *opt = spr_opt_find(topk->options, topk->option_count, "count");
+    _Alignas(16) unsigned char options[SPR_SELECT_OPTION_BYTES] = {0};
+
+    assert_int_equal(spr_opt_defaults(topk->options, topk->option_count, options, NULL), SPR_OK);
+    memcpy(options + opt->offset, &count, sizeof count);
+    return spr_select_workspace(topk, options, MANY, slices);
+}
+
+/* As a schedule has it: fewer entries may take more runs of candidates. */
+static void fewer_entries_may_need_more_room(void **state)
+{
+    const spr_layout layout = {.id = 1, .rows = 1, .columns = MANY};
+    struct spr_workers *w = spr_workers_create(1);
+    unsigned slices = spr_select_slices(MANY, spr_workers_width(w));
+    float *g = malloc(MANY * sizeof(float));
+    spr_codec *helped = NULL, *alone = NULL;
+    size_t k = MANY / 100;
+    char spec[64];
+
+    (void)state;
+    while (need_of(k + MANY / 1000, slices) >= need_of(k, slices))
+        assert_in_range(k += MANY / 1000, 0, MANY / 2);
+    snprintf(spec, sizeof spec, "topk:ratio=%.6f", (double)(k + MANY / 1000) / MANY);
+    assert_int_equal(spr_codec_create(spec, &layout, 1, &helped), SPR_OK);
+    assert_int_equal(spr_codec_create(spec, &layout, 1, &alone), SPR_OK);
+    for (int step = 0; step < 2; step++) {
+        struct spr_codec_step x, y;
+
+        data_fill(DATA_NORMAL, g, MANY, &rng);
+        if (step > 0) {
+            assert_int_equal(spr_codec_set_ratio(helped, (double)k / MANY), SPR_OK);
+            assert_int_equal(spr_codec_set_ratio(alone, (double)k / MANY), SPR_OK);
+        }
+        x = begin(helped, g, w);
+        y = begin(alone, g, NULL);
+        assert_true(helped->sliced_bytes >= need_of(x.count, slices));
+        check_same(helped, &x, alone, &y);
+        spr_codec_commit(helped);
+        spr_codec_commit(alone);
+    }
+    free(g);
+    spr_workers_destroy(w);
+    spr_codec_destroy(helped);
+    spr_codec_destroy(alone);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(help_changes_no_bit),
         cmocka_unit_test(without_memory_for_slices_nothing_fails),
         cmocka_unit_test(the_number_of_workers_may_change),
+        cmocka_unit_test(fewer_entries_may_need_more_room),
     };
 
     rng.seed = spr_rng_test_seed();
