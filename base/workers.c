@@ -5,6 +5,7 @@
  */
 #include "base/workers.h"
 
+#include <fenv.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -20,6 +21,7 @@ struct spr_workers {
     bool busy, stop;
     spr_workers_task *task;
     void *ctx;
+    fenv_t floats;              /* the caller's rounding and denormals are those of all parts */
     unsigned parts, next, left; /* of the work: all, the one to take, those that are not done */
     unsigned count;
     pthread_t threads[];
@@ -45,6 +47,8 @@ static void *work(void *arg)
 
     pthread_mutex_lock(&w->lock);
     while (!w->stop) {
+        if (w->next < w->parts)
+            fesetenv(&w->floats);
         take_parts(w);
         pthread_cond_wait(&w->more, &w->lock);
     }
@@ -110,9 +114,11 @@ static bool begin(struct spr_workers *w, unsigned parts, spr_workers_task *task,
         w->busy = true;
         w->task = task;
         w->ctx = ctx;
+        fegetenv(&w->floats);
         w->next = 0;
         w->parts = w->left = parts;
-        pthread_cond_broadcast(&w->more);
+        for (unsigned i = 0; i < w->count && i + 1 < parts; i++)
+            pthread_cond_signal(&w->more);
     }
     pthread_mutex_unlock(&w->lock);
     return idle;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * Threads that help whoever computes: work that is cut into parts is done by them and the caller
- * together. They sleep while there is none. What a part does must not depend on who does it.
+ * together. They sleep while there is none. They compute in the caller's floating-point environment
+ * (<fenv.h>): what a part does must not depend on who does it.
  */
 #ifndef SPR_BASE_WORKERS_H
 #define SPR_BASE_WORKERS_H

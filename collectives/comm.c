@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cpu.h"
 #include "base/fork.h"
 #include "collectives/collective.h"
 #include "collectives/dispute.h"
@@ -164,6 +165,16 @@ spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
     return SPR_OK;
 }
 
+/* The caller may have been bound to fewer CPUs than the communicator was made with, and they will
+ * be theirs. */
+static struct spr_workers *start_workers(const spr_comm *comm)
+{
+    int most = comm->options.workers < 0 ? spr_cpu_usable() - 1 : comm->helpers;
+
+    most = most < comm->helpers ? most : comm->helpers;
+    return most > 0 ? spr_workers_create((unsigned)most) : NULL;
+}
+
 struct spr_workers *spr_comm_workers(spr_comm *comm, size_t elements)
 {
     struct spr_workers *workers;
@@ -172,7 +183,7 @@ struct spr_workers *spr_comm_workers(spr_comm *comm, size_t elements)
         return NULL;
     pthread_mutex_lock(&comm->workers_lock);
     if (!comm->workers && !comm->no_workers) {
-        comm->workers = spr_workers_create((unsigned)comm->helpers);
+        comm->workers = start_workers(comm);
         comm->no_workers = !comm->workers;
     }
     workers = comm->workers;

@@ -81,7 +81,7 @@ struct spr_comm {
     int helpers;                  /* threads of `workers` when they are wanted */
     pthread_mutex_t workers_lock; /* of the two below: who compresses waits for no driver */
     struct spr_workers *workers;  /* help to compress; NULL: none yet */
-    bool no_workers;              /* they were refused */
+    bool no_workers;              /* there are none to be had */
 
     struct spr_list running;  /* struct spr_request, in the order of posting */
     struct spr_list ready;    /* those whose messages completed */

@@ -315,7 +315,10 @@ struct fill {
     _Alignas(64) float piece[PIECE];
 };
 
-static bool streams(uint64_t elements) { return elements * sizeof(float) >= STREAM_BYTES; }
+static bool streams(uint64_t elements)
+{
+    return elements * sizeof(float) >= STREAM_BYTES && spr_values_kernels()->streams;
+}
 
 /* To the next piece. False: the window is done. */
 static bool fill_next(struct fill *f)

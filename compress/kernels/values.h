@@ -113,9 +113,10 @@ struct spr_values_kernels {
     void (*nearest8_take)(float *x, size_t n, const struct spr_quantiser *q, int8_t *code);
     float (*add_signs)(float *r, const float *g, size_t n, uint8_t *out);
 
-    /* Copies past the caches where it can; other threads see it after fence(). */
+    /* Copies, past the caches where `streams`; other threads see it after fence(). */
     void (*stream)(const void *in, size_t bytes, void *out);
     void (*fence)(void);
+    _Bool streams;
 };
 
 extern const struct spr_values_kernels spr_values_kernels_scalar;

@@ -274,4 +274,5 @@ const struct spr_values_kernels spr_values_kernels_avx512 = {
     .add_signs = add_signs,
     .stream = spr_avx2_stream,
     .fence = spr_avx2_fence,
+    .streams = true,
 };

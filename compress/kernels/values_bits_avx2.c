@@ -385,4 +385,5 @@ const struct spr_values_kernels spr_values_kernels_avx2 = {
     .add_signs = spr_avx2_add_signs,
     .stream = spr_avx2_stream,
     .fence = spr_avx2_fence,
+    .streams = true,
 };

@@ -158,7 +158,8 @@ bool spr_topk_bracket(struct spr_topk *t)
         /* Too coarse a bin: at the edge of a bulk one holds more than there is room for. Zeros need
          * none: where they belong to the result, T is zero. */
         uint32_t value = sample_value(t, spr_min_size(rank + margin, t->samples));
-        t->lo = value > 0 ? value : 1;
+        value = value > 0 ? value : 1;
+        t->lo = value > t->lo ? value : t->lo;
         caught = 0;
         for (size_t i = 0; i < t->samples; i++)
             caught += t->sample[i] >= t->lo;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Selectors: which elements of a vector a step sends. Pure: no allocation, no threads, no
- * randomness but counter-based.
+ * Selectors: which elements of a vector a step sends. Pure: no allocation, no threads but the
+ * caller's, no randomness but counter-based.
  *
  * A call is cut into slices that threads can work on at the same time; the result has the same bits
  * for every number of slices and on every instruction set:

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "base/workers.h"
 
+#include <fenv.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -86,6 +87,30 @@ static void threads_and_caller_work_at_the_same_time(void **state)
     spr_workers_destroy(w);
 }
 
+static void note_rounding(void *ctx, unsigned part)
+{
+    ((int *)ctx)[part] = fegetround();
+    usleep(200); /* or one thread does them all */
+}
+
+static void all_parts_round_as_the_caller_does(void **state)
+{
+    static const int modes[] = {FE_UPWARD, FE_TONEAREST, FE_DOWNWARD};
+    struct spr_workers *w = spr_workers_create(3);
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(modes); i++) {
+        int seen[MOST_PARTS];
+
+        fesetround(modes[i]);
+        spr_workers_run(w, MOST_PARTS, note_rounding, seen);
+        for (int part = 0; part < MOST_PARTS; part++)
+            assert_int_equal(seen[part], modes[i]);
+    }
+    fesetround(FE_TONEAREST);
+    spr_workers_destroy(w);
+}
+
 static void *call_often(void *w)
 {
     for (int round = 0; round < ROUNDS; round++)
@@ -133,6 +158,7 @@ int main(void)
         cmocka_unit_test(every_part_is_done_once_before_the_call_returns),
         cmocka_unit_test(without_workers_the_caller_does_all),
         cmocka_unit_test(threads_and_caller_work_at_the_same_time),
+        cmocka_unit_test(all_parts_round_as_the_caller_does),
         cmocka_unit_test(several_threads_may_call),
         cmocka_unit_test(without_memory_or_threads_there_are_none),
     };

@@ -69,8 +69,8 @@ static void check_same(spr_codec *a, const struct spr_codec_step *x, spr_codec *
         assert_memory_equal(a->velocity, b->velocity, a->elements * sizeof(float));
 }
 
-/* Every third step is aborted and begun again. */
-static void check_steps(const char *spec, struct spr_workers *w, int64_t fail_nth)
+/* Every third step is aborted and begun again. refused: memory for slices. */
+static void check_steps(const char *spec, struct spr_workers *w, bool refused)
 {
     spr_codec *helped = make(spec), *alone = make(spec);
     float *g = malloc(N * sizeof(float));
@@ -80,9 +80,10 @@ static void check_steps(const char *spec, struct spr_workers *w, int64_t fail_nt
         struct spr_codec_step x, y;
 
         data_fill(i == 2 ? DATA_LAYERS : DATA_NORMAL, g, N, &rng);
-        spr_mem_fail_nth((uint64_t)fail_nth);
+        spr_mem_fail_nth(refused);
         x = begin(helped, g, w);
-        spr_mem_fail_nth(0);
+        assert_int_equal(spr_mem_fail_nth(0), 0); /* it has failed */
+        assert_int_equal(!helped->sliced, refused);
         y = begin(alone, g, NULL);
         check_same(helped, &x, alone, &y);
         if (i % 3 == 1) {
@@ -108,7 +109,7 @@ static void help_changes_no_bit(void **state)
 
         assert_non_null(w);
         for (size_t i = 0; i < SPR_ARRAY_LEN(specs); i++)
-            check_steps(specs[i], w, 0);
+            check_steps(specs[i], w, false);
         spr_workers_destroy(w);
     }
 }
@@ -120,7 +121,7 @@ static void without_memory_for_slices_nothing_fails(void **state)
     int64_t live = spr_mem_live();
 
     (void)state;
-    check_steps("topk:ratio=1%", w, 1);
+    check_steps("topk:ratio=1%", w, true);
     assert_int_equal(spr_mem_live(), live);
     spr_workers_destroy(w);
 }
