@@ -30,9 +30,10 @@ typedef struct spr_layout {
  * one of velocity, plus workspace (top-k: 8 % of the residual at a ratio of 1 %, 48 % at 10 %; with
  * a value coder 10 % and 68 %; random: 5 % and 50 %; dense codecs: two more floats per element;
  * powersgd: of a matrix (2 rows + 5 columns) times rank floats, of a vector two per element; eight
- * rows of the widest matrix; adaptive: 1.6 KB per parameter). The codec belongs to one thread at a
- * time and to at most one running request. Errors: INVALID (spr_last_error(NULL) names the position
- * in the string), NOMEM.
+ * rows of the widest matrix; adaptive: 1.6 KB per parameter), and from its first step on as much
+ * again, at most, where threads help to select (SPARRING_WORKERS; top-k: 8 % at 1 %, 33 % at 10 %).
+ * The codec belongs to one thread at a time and to at most one running request. Errors: INVALID
+ * (spr_last_error(NULL) names the position in the string), NOMEM.
  */
 spr_status spr_codec_create(const char *spec, const spr_layout *layout, size_t parameters,
                             spr_codec **codec);
