@@ -69,6 +69,22 @@ static void check_same(spr_codec *a, const struct spr_codec_step *x, spr_codec *
         assert_memory_equal(a->velocity, b->velocity, a->elements * sizeof(float));
 }
 
+/* A step of both, or its retry. Returns its entries. */
+static size_t begin_both(spr_codec *helped, spr_codec *alone, const float *gradient,
+                         struct spr_workers *w)
+{
+    struct spr_codec_step x = begin(helped, gradient, w), y = begin(alone, gradient, NULL);
+
+    check_same(helped, &x, alone, &y);
+    return x.count;
+}
+
+static void commit_both(spr_codec *helped, spr_codec *alone)
+{
+    spr_codec_commit(helped);
+    spr_codec_commit(alone);
+}
+
 /* Every third step is aborted and begun again. refused: memory for slices. */
 static void check_steps(const char *spec, struct spr_workers *w, bool refused)
 {
@@ -89,12 +105,9 @@ static void check_steps(const char *spec, struct spr_workers *w, bool refused)
         if (i % 3 == 1) {
             spr_codec_abort(helped);
             spr_codec_abort(alone);
-            x = begin(helped, g, w);
-            y = begin(alone, g, NULL);
-            check_same(helped, &x, alone, &y);
+            begin_both(helped, alone, g, w);
         }
-        spr_codec_commit(helped);
-        spr_codec_commit(alone);
+        commit_both(helped, alone);
     }
     free(g);
     spr_codec_destroy(helped);
@@ -135,14 +148,9 @@ static void the_number_of_workers_may_change(void **state)
     (void)state;
     for (unsigned i = 0; i < 6; i++) {
         struct spr_workers *w = i % 3 ? spr_workers_create(i % 3) : NULL;
-        struct spr_codec_step x, y;
-
         data_fill(DATA_NORMAL, g, N, &rng);
-        x = begin(helped, g, w);
-        y = begin(alone, g, NULL);
-        check_same(helped, &x, alone, &y);
-        spr_codec_commit(helped);
-        spr_codec_commit(alone);
+        begin_both(helped, alone, g, w);
+        commit_both(helped, alone);
         spr_workers_destroy(w);
     }
     free(g);
@@ -182,19 +190,16 @@ static void fewer_entries_may_need_more_room(void **state)
     assert_int_equal(spr_codec_create(spec, &layout, 1, &helped), SPR_OK);
     assert_int_equal(spr_codec_create(spec, &layout, 1, &alone), SPR_OK);
     for (int step = 0; step < 2; step++) {
-        struct spr_codec_step x, y;
+        size_t entries;
 
         data_fill(DATA_NORMAL, g, MANY, &rng);
         if (step > 0) {
             assert_int_equal(spr_codec_set_ratio(helped, (double)k / MANY), SPR_OK);
             assert_int_equal(spr_codec_set_ratio(alone, (double)k / MANY), SPR_OK);
         }
-        x = begin(helped, g, w);
-        y = begin(alone, g, NULL);
-        assert_true(helped->sliced_bytes >= need_of(x.count, slices));
-        check_same(helped, &x, alone, &y);
-        spr_codec_commit(helped);
-        spr_codec_commit(alone);
+        entries = begin_both(helped, alone, g, w);
+        assert_true(helped->sliced_bytes >= need_of(entries, slices));
+        commit_both(helped, alone);
     }
     free(g);
     spr_workers_destroy(w);
