@@ -373,6 +373,7 @@ EXTRA_DIST += \
 	tests/variant \
 	tests/lint/analyzer.sh \
 	tests/lint/banned.sh \
+	tests/lint/clang.sh \
 	tests/lint/cppcheck.sh \
 	tests/lint/cppcheck.suppress \
 	tests/lint/docs.sh \
