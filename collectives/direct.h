@@ -14,8 +14,6 @@
  * long as a slow rank takes to post that operation, while the oldest one needs it. Later ones use
  * buffers of their own, for one chunk at a time. */
 #define SPR_DIRECT_WINDOWS 3
-/* Messages posted ahead per peer, in each direction and step. */
-#define SPR_DIRECT_AHEAD 2
 
 struct spr_direct_peer {
     uint32_t contributed; /* chunks of its segment that were posted to it */
@@ -39,6 +37,7 @@ struct spr_direct {
     /* Its own: */
     size_t chunk, element; /* elements; bytes */
     bool eager;
+    uint32_t ahead;    /* messages posted ahead per peer, in each direction and step */
     uint32_t own;      /* chunks of our segment */
     uint32_t finished; /* of these, summed and stored */
     int added;         /* contributions to chunk `finished` */
@@ -48,11 +47,11 @@ struct spr_direct {
     struct spr_direct_peer *peers;
     struct spr_in *contributions; /* [SPR_DIRECT_WINDOWS][size] */
     char **staging;           /* [SPR_DIRECT_WINDOWS][size]: where one was received into, or NULL */
-    struct spr_out *to_owner; /* [SPR_DIRECT_AHEAD][size] */
-    struct spr_out *to_all;   /* [SPR_DIRECT_AHEAD][size] */
+    struct spr_out *to_owner; /* [ahead][size] */
+    struct spr_out *to_all;   /* [ahead][size] */
     uint32_t *crc;            /* of the own segment's chunks, for several peers; or NULL */
     uint32_t crc_room;
-    struct spr_in *from_owner; /* [SPR_DIRECT_AHEAD][size] */
+    struct spr_in *from_owner; /* [ahead][size] */
 };
 
 static inline size_t spr_direct_segment_start(const struct spr_direct *d, int owner)

@@ -333,6 +333,7 @@ static void shm_mem_deregister(struct spr_transport *t, void *memory, size_t byt
 
 const struct spr_transport_ops spr_transport_shm = {
     .name = "shm",
+    .memory = true,
     .open = shm_open,
     .address = shm_address,
     .unusable = shm_unusable,
