@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -70,6 +71,7 @@ void run(const char *line)
         dup2(error, STDERR_FILENO);
         dup2(gone[1], 3);
         closefrom(4);
+        signal(SIGHUP, SIG_DFL); /* a shell cannot trap what nohup has it ignore */
         execl("/bin/sh", "sh", "-c", line, (char *)NULL);
         _exit(99);
     }
