@@ -4,8 +4,6 @@
  * the header is changed, a byte each, its length (u16), what comes of the payload - until a zero
  * byte; then how many bytes arrive at a time.
  */
-#include <stdlib.h>
-
 #include "base/crc32c.h"
 #include "base/mem.h"
 #include "base/util.h"
@@ -14,9 +12,8 @@
 
 #define MOST_FRAMES 16
 #define STREAM_BYTES ((size_t)1 << 19)
-#define MOST_LONG_BYTES                                                                            \
-    ((size_t)1 << 16) /* when so much was said, all further frames are short                       \
-                       */
+/* When so much was said, all further frames are short. */
+#define MOST_LONG_BYTES ((size_t)1 << 16)
 
 static struct {
     uint8_t bytes[STREAM_BYTES];
@@ -27,14 +24,16 @@ static struct {
     int frames;
 } stream;
 
-/* Kept between inputs, since its pages would take most of the time: as large as it gets. */
+/* Kept between inputs, since their pages would take most of the time: as large as they get. What
+ * arrives ends where `into` ends, so that a step beyond it is seen. */
 static struct spr_tcp_staging staging;
+static uint8_t into[1 + SPR_FRAME_MAX_PAYLOAD];
+#define GUARD 0xa5
 
 static struct {
     struct spr_tcp_conn conn;
     struct spr_link link;
     int headers, payloads;
-    uint8_t *into;
     enum spr_sink sink;
     void *tokens[MOST_FRAMES + 1];
     const uint8_t *lent[MOST_FRAMES + 1];
@@ -57,8 +56,8 @@ static spr_status header(struct spr_link *link, const struct spr_frame *f, struc
         return SPR_ERR_PROTO;
     rx.sink = r->sink = (enum spr_sink)(how % 3);
     if (r->sink == SPR_SINK_INTO) {
-        r->into = rx.into = malloc(f->bytes + !f->bytes);
-        FUZZ_CHECK(rx.into);
+        r->into = into + sizeof into - f->bytes;
+        ((uint8_t *)r->into)[-1] = GUARD;
     }
     return SPR_OK;
 }
@@ -81,8 +80,7 @@ static void payload(struct spr_link *link, const struct spr_frame *f, const void
         rx.lent_bytes[rx.token_count] = (uint32_t)(sent - stream.bytes);
         rx.tokens[rx.token_count++] = token;
     }
-    free(rx.into);
-    rx.into = NULL;
+    FUZZ_CHECK(rx.sink != SPR_SINK_INTO || into[sizeof into - f->bytes - 1] == GUARD);
     if (stream.how[rx.payloads - 1] & 16)
         spr_tcp_conn_stop(&rx.conn);
 }
@@ -185,7 +183,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         spr_tcp_staging_put(&staging, rx.tokens[i]);
     }
     spr_tcp_conn_free(&rx.conn);
-    free(rx.into);
     FUZZ_CHECK(staging.small.live == 0 && staging.large.live == 0);
     FUZZ_CHECK(spr_mem_live() == live);
     return 0;
