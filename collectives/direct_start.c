@@ -13,9 +13,9 @@
 #define MIN_CHUNK_BYTES ((size_t)16 << 10)
 /* Staging memory for contributions, all windows together: bounds the chunk when ranks are many. */
 #define STAGING_BYTES ((size_t)24 << 20)
-/* Messages posted ahead. In memory both ends do all work by turns: with four of 128 KiB, not two,
- * 102 MB take 16.1 ms, not 18.1, between 2 ranks, and 7 % less between 4. Over loopback TCP more
- * than two overrun the caches at times: 70 ms, not 36. */
+/* Messages posted ahead. In memory, with four of 128 KiB, not two, 102 MB take 16.1 ms, not 18.1,
+ * between 2 ranks, and 7 % less between 4. Over loopback TCP 7 of 12 runs with four took 60 to 80
+ * ms, and 2 of 12 with two; the others took 36. Why was not found out. */
 #define AHEAD 2u
 #define AHEAD_IN_MEMORY 4u
 
