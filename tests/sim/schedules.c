@@ -305,6 +305,7 @@ void schedule_draw(struct schedule *s, uint64_t seed)
     s->priority_bytes = draw_priority_bytes(s);
     s->first = draw_first(seed);
     s->links.place = spr_hash_u32(~seed) & 1;
+    s->links.memory = spr_hash_u32(~seed) & 2;
     s->operations = PICK(s, operations);
     for (int k = 0; k < s->operations; k++)
         draw_operation(s, &s->operation[k]);
@@ -383,9 +384,10 @@ void schedule_print(const struct schedule *s, FILE *out)
 {
     fprintf(out,
             "SPARRING_SEED=%llu: %d ranks, latency %g s, jitter %g s, %g bit/s, deaths seen within "
-            "%g s, eager %zu of %zu, timeout %g s%s\n",
+            "%g s, eager %zu of %zu, timeout %g s%s%s\n",
             (unsigned long long)s->seed, s->ranks, s->links.latency_s, s->links.jitter_s,
             s->links.bandwidth, s->links.detect_s, s->eager_bytes, s->eager_window, s->timeout_s,
+            s->links.memory ? ", links are memory" : "",
             s->leave ? ", ranks leave when they are done" : "");
     fprintf(out, "operations from #%u on (codec %s):\n", s->first, s->codec);
     for (int k = 0; k < s->operations; k++)

@@ -19,7 +19,7 @@ spr_status spr_sim_open(struct spr_sim *sim, const struct spr_transport_params *
 
     if (r->opened)
         return SPR_ERR_INVALID;
-    r->transport = (struct spr_transport){&spr_sim_ops, *params};
+    r->transport = (struct spr_transport){&sim->ops, *params};
     r->opened = true;
     *transport = &r->transport;
     return SPR_OK;

@@ -117,6 +117,7 @@ struct spr_sim_rank {
 
 struct spr_sim {
     struct spr_sim_options options;
+    struct spr_transport_ops ops; /* spr_sim_ops, as the options say */
     struct spr_virtual_clock virtual_clock;
     struct spr_clock clock;
     struct spr_rng rng;

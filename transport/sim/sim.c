@@ -149,6 +149,8 @@ struct spr_sim *spr_sim_create(const struct spr_sim_options *options)
     struct spr_sim *sim = spr_sim_alloc(sizeof *sim);
 
     sim->options = *options;
+    sim->ops = spr_sim_ops;
+    sim->ops.memory = options->memory;
     sim->clock = spr_clock_virtual(&sim->virtual_clock);
     sim->rng = (struct spr_rng){options->seed, 0};
     sim->ranks = spr_sim_alloc((size_t)options->ranks * sizeof *sim->ranks);

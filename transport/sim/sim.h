@@ -31,6 +31,7 @@ struct spr_sim_options {
     double bandwidth;   /* bit/s of each port; 0 = infinite */
     double detect_s;    /* a death is seen up to this later than the latency, by each rank apart */
     bool place;         /* ranks write each other's registered memory, as with RDMA */
+    bool memory;        /* links are said to be memory of one host: more messages go ahead */
     bool choose;        /* nothing happens but what spr_sim_choose() picks; time stands still */
     int ranks_per_host; /* of neighbours; 0 = 1 */
     double local_latency_s, local_bandwidth; /* inside a host; bandwidth as above */
