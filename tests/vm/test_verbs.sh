@@ -29,6 +29,10 @@ over_verbs() {
 by_cm() {
     SPARRING_VERBS_CONNECT=cm "$@"
 }
+# A hundred of them; ten thousand take seven minutes (docs/testing.md).
+forks() {
+    SPARRING_TEST_SCALE=0.01 over_verbs forks
+}
 # It mostly waits, for strangers who say nothing: five seconds, times the factor.
 doors() {
     SPARRING_TIME_FACTOR=5 over_verbs transport_tcp_door
@@ -65,6 +69,7 @@ check "test_split over verbs" over_verbs split
 check "test_sendrecv over verbs, by rdma_cm" by_cm over_verbs sendrecv
 check "the same bits over all transports, nothing allocated or registered in steady state" \
     tests/run-test tests/multi/test_steady
+check "test_forks over verbs" forks
 check "no receiver was not ready, and no write was given up" test "$before" = "$(trouble)"
 
 log=$(mktemp)
