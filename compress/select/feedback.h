@@ -8,7 +8,7 @@
  *   momentum   u = m u + c g;  v = v + u        Lin et al. 2018, "Deep Gradient Compression" (DGC),
  *                                               algorithm 4: momentum correction
  *   nesterov   u = m (u + c g);                 the same, after Nesterov
- *              v = v + (u + c g)
+ *              v = (v + u) + c g
  *
  * v is the residual, u the velocity. Products are rounded before they are added. What is selected
  * is zero in v afterwards and, with a velocity, in u as well (momentum factor masking, section 3.2,

@@ -102,23 +102,24 @@ static int first_failed(const struct schedule_play *play, int r)
     return -1;
 }
 
-/* After a failure the step is in the residual, whole; a later one leaves it alone. */
+/* After a failure the step is in the residual, whole, and nothing of it has left the velocity; a
+ * later one leaves both alone. */
 static bool check_residual(struct schedule_play *play, int r, int k)
 {
     const struct schedule_call *c = &play->call[r][k];
     const float *residual = spr_codec_residual(play->codec[r]);
-    const float *gradient = (const float *)(const void *)c->in;
     bool good = c->status == SPR_OK;
     bool first = c->status == SPR_ERR_MISMATCH || first_failed(play, r) == k;
 
     for (size_t i = 0; i < play->schedule.codec_elements; i++) {
         if (good)
-            c->sent[i] = c->before[i] + gradient[i] - residual[i];
-        else if (residual[i] != (first ? c->before[i] + gradient[i] : c->before[i]))
-            return schedule_fail(play, r, k, "element %zu of the residual is %g", i,
-                                 (double)residual[i]);
+            c->sent[i] = c->before[i] + c->entered[i] - residual[i];
+        else if (residual[i] != (first ? c->before[i] + c->entered[i] : c->before[i]))
+            return schedule_fail(play, r, k, "element %zu of the residual is %.9g, not %.9g + %.9g", i,
+                                 (double)residual[i], (double)c->before[i],
+                                 (double)c->entered[i]);
     }
-    return true;
+    return good || schedule_check_velocity(play, r, k, first);
 }
 
 /* An operation that the ranks disagree on fails, and nothing else does. The step that was not sent

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * Conservation: what the codecs sent and kept is what went in, to the bit (compressed schedules are
- * of small whole numbers).
+ * of small whole numbers, and halves of halves of them where there is a velocity or a decay).
  *
  * Where a step succeeded, its result is the sum of what all ranks sent, also of those that failed.
  * Where it failed, or was taken back by a shrink, the codec's state is that of one that never ran
- * it, and a retry sends the same bits and gives the sum of an undisturbed run.
+ * it, and a retry sends the same bits and gives the sum of an undisturbed run. Of factors
+ * ("powersgd") the sum over ranks is conserved, within rounding.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include "tests/sim/schedules.h"
 
 #define LIMIT_NS 3600000000000ull
+#define COLUMNS 16 /* of a matrix */
 
 static bool went_well(const struct schedule_call *c)
 {
@@ -35,12 +37,70 @@ static const float *gradient(const struct schedule_play *play, int r, int k)
     return (const float *)(const void *)play->call[r][k].in;
 }
 
+spr_codec *schedule_codec(const struct schedule *s)
+{
+    size_t n = s->codec_elements, rows = s->low_rank ? n / COLUMNS : 0, in_rows = rows * COLUMNS;
+    spr_layout layout[2] = {{1, "matrix", 0, rows, COLUMNS},
+                            {2, "vector", in_rows, n - in_rows, 1}};
+    int first = rows == 0, end = n > in_rows ? 2 : 1;
+    spr_codec *codec;
+
+    if (spr_codec_create(s->codec, layout + first, (size_t)(end - first), &codec) != SPR_OK)
+        abort();
+    return codec;
+}
+
 double schedule_codec_bound(const struct schedule *s, double size)
 {
     /* What a sum has lost may be as large as the sum of what all ranks sent. */
-    return s->kind.round_sums ? (size + s->ranks * SCHEDULE_LARGEST) * 0x1p-22
-           : s->kind.coded    ? size * 0x1p-22
-                              : 0;
+    double row =
+        s->ranks * SCHEDULE_OPERATIONS * SCHEDULE_LARGEST * sqrt((double)s->codec_elements);
+
+    return s->low_rank          ? (size + row) * 0x1p-22
+           : s->kind.round_sums ? (size + s->ranks * 2 * SCHEDULE_LARGEST) * 0x1p-22
+           : s->kind.coded      ? size * 0x1p-22
+                                : 0;
+}
+
+static float velocity_after(const struct spr_feedback_options *f, float before, float gradient)
+{
+    float m = (float)f->momentum;
+
+    return f->rule == SPR_FEEDBACK_NESTEROV ? m * (before + gradient) : m * before + gradient;
+}
+
+void schedule_enter(const spr_codec *codec, const float *gradient, float *entered, size_t n)
+{
+    const struct spr_feedback_options *f = spr_codec_feedback(codec);
+    const float *residual = spr_codec_residual(codec), *u = codec->velocity;
+    float rest = 1 - (float)f->decay;
+
+    for (size_t i = 0; i < n; i++) {
+        entered[i] = gradient[i];
+        if (f->rule == SPR_FEEDBACK_DECAY)
+            entered[i] -= rest * residual[i];
+        else if (u)
+            entered[i] = velocity_after(f, u[i], gradient[i]);
+        if (f->rule == SPR_FEEDBACK_NESTEROV)
+            entered[i] += gradient[i];
+    }
+}
+
+bool schedule_check_velocity(struct schedule_play *play, int r, int k, bool entered)
+{
+    const struct schedule_call *c = &play->call[r][k];
+    const spr_codec *codec = play->codec[r];
+
+    for (size_t i = 0; codec->velocity && i < play->schedule.codec_elements; i++) {
+        float u = c->velocity[i];
+
+        if (entered)
+            u = velocity_after(spr_codec_feedback(codec), u, gradient(play, r, k)[i]);
+        if (codec->velocity[i] != u)
+            return schedule_fail(play, r, k, "element %zu of the velocity is %g, not %g", i,
+                                 (double)codec->velocity[i], (double)u);
+    }
+    return true;
 }
 
 static void begin(const struct schedule_play *play, spr_codec *codec, int r, int k,
@@ -80,13 +140,13 @@ static bool same_step(const struct spr_codec_step *a, const struct spr_codec_ste
            !memcmp(a->value, b->value, a->count * sizeof *a->value);
 }
 
-/* The gradient that the step behind a revoked one had absorbed, or NULL. */
+/* What the step behind a revoked one had added to the residual, or NULL. */
 static const float *absorbed_later(const struct schedule_play *play, int r, int broken)
 {
     int operations = play->schedule.operations;
     int later = play->call[r][broken].revoked ? broken_step(play, r, broken + 1) : operations;
 
-    return later < operations && play->call[r][later].ended ? gradient(play, r, later) : NULL;
+    return later < operations && play->call[r][later].ended ? play->call[r][later].entered : NULL;
 }
 
 /* Is `a` what `b` is, and besides what the step behind a revoked one had absorbed? */
@@ -100,7 +160,7 @@ static bool same_residual(const struct schedule_play *play, int r, int broken, c
         return !memcmp(a, b, s->codec_elements * sizeof *a);
     for (size_t i = 0; i < s->codec_elements; i++) {
         float both = b[i] + later[i];
-        double size = fabs((double)b[i]) + fabs((double)gradient(play, r, broken)[i]) +
+        double size = fabs((double)b[i]) + fabs((double)play->call[r][broken].entered[i]) +
                       fabs((double)later[i]);
         if (fabs((double)a[i] - (double)both) > schedule_codec_bound(s, size))
             return false;
@@ -111,19 +171,52 @@ static bool same_residual(const struct schedule_play *play, int r, int broken, c
 /* Does what comes out depend on more than what each rank has sent? Then only the residuals tell. */
 static bool by_residual(const spr_codec *codec)
 {
-    return spr_codec_rounds_sums(codec) || spr_codec_bounds_union(codec);
+    return spr_codec_rounds_sums(codec) || spr_codec_bounds_union(codec) ||
+           codec->selection->steps == &spr_codec_low_rank;
 }
 
-/* What there was before the step: also what sums have lost, which a codec alone does not know. */
+/* What there was before the step: also what sums have lost, and what was taken back, which a codec
+ * alone does not know. */
 static void put_before(const struct schedule_play *play, spr_codec *codec, int r, int k)
 {
     const struct schedule_call *c = &play->call[r][k];
     const float *before = c->posted ? c->before : spr_codec_residual(play->codec[r]);
+    const float *velocity = c->posted ? c->velocity : play->codec[r]->velocity;
+    size_t bytes = play->schedule.codec_elements * sizeof(float);
 
-    if (by_residual(codec)) {
-        memcpy(codec->residual, before, play->schedule.codec_elements * sizeof(float));
-        codec->residual_zero = false;
+    if (!by_residual(codec))
+        return;
+    memcpy(codec->residual, before, bytes);
+    codec->residual_zero = false;
+    if (codec->velocity)
+        memcpy(codec->velocity, velocity, bytes);
+}
+
+/* What factors are sent depends on the sums of those before, but a retry begins with the same. */
+static bool check_factors(struct schedule_play *play, int r, int broken)
+{
+    struct schedule_call *c = &play->call[r][broken];
+    spr_codec *codec = play->codec[r];
+    struct spr_codec_step step;
+    float *first;
+    bool same;
+
+    spr_codec_abort(codec); /* of a rank that died */
+    if (!c->posted) {
+        memcpy(c->before, spr_codec_residual(codec), play->schedule.codec_elements * sizeof(float));
+        schedule_enter(codec, gradient(play, r, broken), c->entered, play->schedule.codec_elements);
     }
+    begin(play, codec, r, broken, &step);
+    first = malloc(step.count * sizeof *first + 1);
+    if (!first)
+        abort();
+    memcpy(first, step.vector, step.count * sizeof *first);
+    spr_codec_abort(codec);
+    begin(play, codec, r, broken, &step);
+    same = !memcmp(first, step.vector, step.count * sizeof *first);
+    spr_codec_abort(codec);
+    free(first);
+    return same || schedule_fail(play, r, broken, "a retry would send something else");
 }
 
 /* Retry the broken step with the codec that failed and with one that never did. The codec is as
@@ -132,13 +225,13 @@ static bool check_retry(struct schedule_play *play, int r, int broken)
 {
     const struct schedule *s = &play->schedule;
     size_t n = s->codec_elements;
-    spr_layout layout = {1, "w", 0, n, 1};
     struct spr_codec_step step, other;
     spr_codec *fresh;
     bool same;
 
-    if (spr_codec_create(s->codec, &layout, 1, &fresh) != SPR_OK)
-        abort();
+    if (s->low_rank)
+        return check_factors(play, r, broken);
+    fresh = schedule_codec(s);
     for (int k = 0; k < broken; k++) {
         if (!play->call[r][k].before)
             continue;
@@ -149,6 +242,7 @@ static bool check_retry(struct schedule_play *play, int r, int broken)
     put_before(play, fresh, r, broken);
     /* Of a rank that died before, nobody has seen it. */
     memcpy(play->call[r][broken].before, spr_codec_residual(fresh), n * sizeof(float));
+    schedule_enter(fresh, gradient(play, r, broken), play->call[r][broken].entered, n);
     spr_codec_abort(play->codec[r]); /* of a rank that died */
     begin(play, play->codec[r], r, broken, &step);
     begin(play, fresh, r, broken, &other);
@@ -177,8 +271,8 @@ static bool check_sum(struct schedule_play *play, int rank, int k, const float *
         for (int r = 0; r < s->ranks; r++) {
             const struct schedule_call *c = &play->call[r][k];
             sum += (double)c->sent[i];
-            size += fabs((double)c->sent[i]) + fabs((double)c->before[i]) +
-                    fabs((double)gradient(play, r, k)[i]);
+            size +=
+                fabs((double)c->sent[i]) + fabs((double)c->before[i]) + fabs((double)c->entered[i]);
         }
         if (s->operation[k].op == SPR_AVG) {
             sum /= s->ranks;
@@ -201,8 +295,7 @@ static void take_sent(const struct schedule_play *play, int r, int k)
 
     for (size_t i = 0; i < play->schedule.codec_elements; i++)
         if (by_residual(play->codec[r]))
-            c->sent[i] =
-                c->before[i] + gradient(play, r, k)[i] + (later ? later[i] : 0) - residual[i];
+            c->sent[i] = c->before[i] + c->entered[i] + (later ? later[i] : 0) - residual[i];
 }
 
 /* All ranks, the dead ones too, run the step again in a job without faults. */

@@ -8,6 +8,7 @@
 
 #include "tests/reference.h"
 #include "base/crc32c.h"
+#include "compress/codec_internal.h"
 #include "tests/sim/schedules.h"
 
 #define GUARD 0xee
@@ -72,12 +73,11 @@ static void fill_call(struct schedule_play *play, int rank, int k)
     if (o->kind != SCHEDULE_COMPRESSED)
         return;
     c->before = must(malloc(o->count * sizeof(float)));
+    c->velocity = must(calloc(o->count, sizeof(float)));
+    c->entered = must(malloc(o->count * sizeof(float)));
     c->sent = must(malloc(o->count * sizeof(float)));
-    if (!play->codec[rank]) {
-        spr_layout layout = {1, "w", 0, o->count, 1};
-        if (spr_codec_create(s->codec, &layout, 1, &play->codec[rank]) != SPR_OK)
-            abort();
-    }
+    if (!play->codec[rank])
+        play->codec[rank] = schedule_codec(s);
 }
 
 void schedule_fill(struct schedule_play *play)
@@ -100,6 +100,8 @@ void schedule_free(struct schedule_play *play)
             free(c->result.index);
             free(c->result.value);
             free(c->before);
+            free(c->velocity);
+            free(c->entered);
             free(c->sent);
         }
     }
@@ -132,6 +134,9 @@ static spr_status post_compressed(struct schedule_play *play, int r, struct sche
     spr_codec *codec = play->codec[r];
 
     memcpy(c->before, spr_codec_residual(codec), o->count * sizeof(float));
+    if (codec->velocity)
+        memcpy(c->velocity, codec->velocity, o->count * sizeof(float));
+    schedule_enter(codec, (const float *)(const void *)c->in, c->entered, o->count);
     memcpy(c->out, c->in, o->count * sizeof(float));
     return spr_icompressed_allreduce(play->world.comms[r], codec, (float *)(void *)c->out, o->op,
                                      options, &c->request);

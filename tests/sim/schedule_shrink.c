@@ -47,8 +47,8 @@ static bool check_conserved(struct schedule_play *play, int r)
             if (!c->before || !c->ended || absorbed)
                 continue;
             absorbed = !good(c);
-            sum += (double)((const float *)(const void *)c->in)[i];
-            size += fabs((double)((const float *)(const void *)c->in)[i]);
+            sum += (double)c->entered[i];
+            size += fabs((double)c->entered[i]);
             if (c->status != SPR_OK)
                 continue;
             size += fabs((double)c->sent[i]); /* what is taken back is rounded, too */

@@ -250,6 +250,15 @@ static void draw_job(struct schedule *s)
         "reuse:ratio=10%,period=3+int8",
         "accumulate:ratio=20%,threshold=3",
         "adaptive:ratio=20%,calm=5%,every=2+fp16",
+        "dgc:ratio=20%,momentum=0.5",
+        "dgc:ratio=10%,momentum=0.5,masking=off+fp16",
+        "topk:ratio=30%,feedback=nesterov,momentum=0.5+fp16",
+        "dgc:ratio=30%,momentum=0.5,union=bounded+int8:group=64",
+        "onebit:momentum=0.5",
+        "topk:ratio=20%,feedback=decay,decay=0.5",
+        "random:ratio=30%,feedback=momentum,momentum=0.5",
+        "powersgd:rank=1",
+        "powersgd:rank=3",
     };
 
     s->ranks = PICK(s, ranks);
@@ -261,6 +270,7 @@ static void draw_job(struct schedule *s)
     s->eager_window = one_in(s, 2) ? (s->eager_bytes + SPR_FRAME_BYTES) * 5 / 2 : 262144;
     s->timeout_s = 2;
     s->codec = PICK(s, codecs);
+    s->low_rank = !strncmp(s->codec, "powersgd", 8);
     s->codec_elements = 1 + draw_count(s);
     s->leave = one_in(s, 3);
     for (int r = 0; r < s->ranks; r++) {

@@ -102,6 +102,7 @@ struct schedule {
     uint32_t first;    /* number of the first operation: some wrap, or change sign */
     const char *codec; /* of the compressed operations; the state goes from one to the next */
     struct spr_codec_kind kind; /* of that: of schedule_begin() */
+    bool low_rank;              /* ... it sends factors, in two rounds */
     size_t codec_elements;
     int depth[SCHEDULE_RANKS];         /* operations in flight at most; 1: blocking calls */
     uint64_t think_ns[SCHEDULE_RANKS]; /* at most, before each call */
@@ -132,7 +133,8 @@ static inline bool schedule_mismatches(const struct schedule *s)
 {
     return s->ranks > 1 && s->odd >= SCHEDULE_OTHER_COUNT && s->odd <= SCHEDULE_OTHER_KIND;
 }
-/* Gradients of compressed operations are whole numbers up to this. */
+/* Gradients of compressed operations are whole numbers up to this. Codecs have factors of 0.5, so
+ * that nothing that they add up is rounded, and is less than twice as much. */
 #define SCHEDULE_LARGEST 25
 /* What a rank calls. */
 static inline const struct schedule_operation *schedule_call_of(const struct schedule *s, int rank,
@@ -156,8 +158,9 @@ struct schedule_call {
     spr_status status; /* of the post, then of the request */
     uint64_t posted_ns, ended_ns;
     uint32_t out_crc; /* of `out` when the call was over */
-    /* Compressed: the residual before the call, and what was sent once it ended well. */
-    float *before, *sent;
+    /* Compressed: residual and velocity before the call, what a new step adds to the residual, and
+     * what was sent once it ended well. */
+    float *before, *velocity, *entered, *sent;
     bool revoked; /* it succeeded, and a shrink took that back */
 };
 
@@ -186,8 +189,16 @@ void schedule_begin(struct schedule_play *play, const struct schedule *schedule)
 bool schedule_run(struct schedule_play *play);
 bool schedule_check(struct schedule_play *play);
 bool schedule_check_codecs(struct schedule_play *play);
+/* Of the schedule's codec, with the layout of its vector. */
+spr_codec *schedule_codec(const struct schedule *s);
+/* What a new step of this gradient adds to the codec's residual: with momentum the velocity. */
+void schedule_enter(const spr_codec *codec, const float *gradient, float *entered, size_t n);
+/* After a step that failed: is the velocity that of before, or, where its gradient has entered, of
+ * that alone? */
+bool schedule_check_velocity(struct schedule_play *play, int rank, int operation, bool entered);
 /* Of numbers of this size, how much may be lost: nothing of whole numbers, unless values are coded,
- * which are as long as floats: their sums are rounded, and so is what stays. */
+ * which are as long as floats: their sums are rounded, and so is what stays; or they come of
+ * factors, to each of which all of a row or column adds. */
 double schedule_codec_bound(const struct schedule *s, double size);
 bool schedule_check_call(struct schedule_play *play, int rank, int operation); /* when it ended */
 /* After a failure, for jobs whose ranks are all still there or dead. */
