@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -146,8 +147,9 @@ static void killed(struct job *job, int rank, spr_comm *comm)
     spr_comm *part = NULL;
     spr_status status;
 
-    (void)job;
+    atomic_fetch_add(job_counter(job, 0), 1);
     if (rank == 2) {
+        job_await(job_counter(job, 0), 4); /* all have their communicator */
         job_pause_ms(50);
         raise(SIGKILL);
     }
