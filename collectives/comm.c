@@ -14,6 +14,7 @@
 #include "collectives/membership.h"
 #include "collectives/watch.h"
 #include "compress/select/select.h"
+#include "compress/zstd.h"
 
 /* Of the pool: few registrations, and no more than 2 MiB that nobody may need. */
 #define BUFFERS_PER_BLOCK 7
@@ -153,6 +154,8 @@ spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
         status = link_to_self(comm);
     if (status == SPR_OK)
         status = spr_membership_new(comm);
+    if (status == SPR_OK && options->zstd > 0)
+        status = spr_zstd_create(options->zstd, &comm->zstd);
     if (status) {
         memset(&comm->options, 0, sizeof comm->options); /* still the caller's */
         spr_comm_free(comm);
@@ -221,6 +224,7 @@ void spr_comm_free(spr_comm *comm)
     spr_dispute_clear(comm);
     spr_membership_free(comm);
     spr_topology_free(&comm->topology);
+    spr_zstd_free(comm->zstd);
     spr_free(comm->ids);
     spr_free(comm->past);
     spr_free(comm->loss.noted);

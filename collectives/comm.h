@@ -62,6 +62,7 @@ struct spr_comm {
     struct spr_model model;       /* of this epoch */
     uint64_t era;                 /* no other epoch of any communicator here has this number */
     struct spr_memory memory;
+    struct spr_zstd *zstd; /* compresses chunks, under the lock; NULL: they go as they are */
 
     pthread_mutex_t lock;       /* see spr_comm_lock */
     pthread_cond_t changed;     /* a request completed, or the driver left */

@@ -248,9 +248,7 @@ spr_status spr_comm_exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadl
             comm->peers[r].config_hash != mine.config_hash)
             return spr_error_set(error, SPR_ERR_MISMATCH, r,
                                  "rank %d (host %s) runs another version or other settings "
-                                 "(SPARRING_EAGER, SPARRING_EAGER_WINDOW, "
-                                 "SPARRING_DETERMINISM, SPARRING_INDICES, SPARRING_MODEL) than "
-                                 "rank %d",
+                                 "(" SPR_EQUAL_SETTINGS ") than rank %d",
                                  r, comm->peers[r].host, comm->rank);
     }
     comm->may_spin = local <= spr_cpu_usable();

@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "collectives/create.h"
+#include "compress/zstd.h"
 
 static spr_status replace(char **field, const char *value)
 {
@@ -30,6 +31,11 @@ spr_status spr_comm_load_options(const spr_comm_options *user, struct spr_option
     spr_opt_warn_unknown_env(NULL);
     if (status == SPR_OK)
         status = spr_model_check_option(o->model, error);
+    if (status == SPR_OK && o->zstd > 0 && !spr_zstd_is_built_in())
+        status = spr_error_set(error, SPR_ERR_UNSUPPORTED, -1,
+                               "SPARRING_ZSTD=%d: built without libzstd; unset it, or build with "
+                               "libzstd-dev",
+                               o->zstd);
     if (status || !user)
         return status;
     status = replace(&o->transports, user->transports);
@@ -67,7 +73,8 @@ spr_status spr_comm_copy_options(const struct spr_options *from, struct spr_opti
 uint64_t spr_comm_config_hash(const struct spr_options *o)
 {
     const uint64_t fields[] = {SPR_FRAME_VERSION, SPR_FRAME_MAX_PAYLOAD,    o->eager_bytes,
-                               o->eager_window,   (uint64_t)o->determinism, (uint64_t)o->indices};
+                               o->eager_window,   (uint64_t)o->determinism, (uint64_t)o->indices,
+                               o->zstd > 0};
     uint64_t h = 0;
 
     for (size_t i = 0; i < SPR_ARRAY_LEN(fields); i++)

@@ -75,8 +75,9 @@ bool spr_sparse_contribute(spr_request *rq)
         if (!s->to_owner[owner].busy && !contributed_all(s, owner)) {
             uint32_t step = s->collectors ? spr_sparse_step(s, owner) : 0;
             size_t bytes = encode_next(rq, owner);
-            spr_post_send(rq, &s->to_owner[owner], to, step + s->sent_chunks[owner]++,
-                          s->to_owner_buffer[owner], bytes, false);
+            spr_wire_begin(&s->to_owner_wire[owner]);
+            spr_wire_send(rq, &s->to_owner_wire[owner], &s->to_owner[owner], to,
+                          step + s->sent_chunks[owner]++, s->to_owner_buffer[owner], bytes);
         }
         all &= contributed_all(s, owner);
     }

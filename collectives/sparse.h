@@ -23,6 +23,7 @@
 struct spr_stream {
     struct spr_in in[SPR_SPARSE_AHEAD];
     char *buffer[SPR_SPARSE_AHEAD]; /* chunk_bytes each */
+    char *plain;                    /* likewise: the next one, if it came compressed; or NULL */
     uint32_t asked, taken;          /* messages */
     uint32_t passed_on;             /* of a relay: ... that have left for its neighbours */
     uint32_t window;                /* first one not yet consumed */
@@ -31,9 +32,17 @@ struct spr_stream {
     struct spr_chunk chunk;
 };
 
+/* A chunk as it goes over slow links: compressed (compress/zstd.h), once for all of them. */
+struct spr_wire {
+    char *packed; /* chunk_bytes; NULL: chunks go as they are */
+    bool tried;   /* ... of the chunk of now: */
+    size_t bytes; /* 0: it does not get shorter */
+};
+
 /* An encoded chunk of our union on its way to everybody. */
 struct spr_union_slot {
     char *buffer;
+    struct spr_wire wire;
     struct spr_out *out; /* [size] */
 };
 
@@ -70,6 +79,7 @@ struct spr_sparse_state {
     uint32_t span;            /* positions of the longest window of any owner, rounded up to 64 */
     uint32_t most_windows;    /* in a chunk */
     size_t chunk_bytes;       /* of the largest chunk, at most SPR_FRAME_MAX_PAYLOAD */
+    bool packs;               /* messages are chunks, which may be compressed */
     uint32_t *offsets;        /* of our list, by block; NULL: a dense vector */
     struct spr_coding coding; /* of coded values, with scratch */
     /* Who does what. Of the blocks' owners, by number: */
@@ -77,10 +87,11 @@ struct spr_sparse_state {
     const int *collectors; /* [blocks.ranks] who takes our entries for it; NULL: it does itself */
     int own;               /* which one this rank is, or -1 */
     /* Step 1, as a sender: */
-    uint32_t *sent_windows;   /* [blocks.ranks]: windows of that owner encoded so far */
-    uint32_t *sent_chunks;    /* [blocks.ranks] */
-    struct spr_out *to_owner; /* [blocks.ranks] */
-    char **to_owner_buffer;   /* [blocks.ranks] */
+    uint32_t *sent_windows;         /* [blocks.ranks]: windows of that owner encoded so far */
+    uint32_t *sent_chunks;          /* [blocks.ranks] */
+    struct spr_out *to_owner;       /* [blocks.ranks] */
+    char **to_owner_buffer;         /* [blocks.ranks] */
+    struct spr_wire *to_owner_wire; /* [blocks.ranks] */
     struct spr_chunk_writer writer;
     void *writer_scratch;
     const struct spr_index_coder *indices; /* of positions in chunks that are sent, or NULL */
@@ -163,6 +174,15 @@ static inline bool spr_sparse_is_plain(const struct spr_plan *plan, int size)
 char *spr_sparse_buffer_get(spr_request *rq);
 void spr_sparse_buffer_put(spr_request *rq, char *buffer);
 
+/* Memory for a wire of zeros, where chunks may be compressed. False: there is none. */
+bool spr_wire_open(spr_request *rq, struct spr_wire *w);
+void spr_wire_free(spr_request *rq, struct spr_wire *w);
+/* The next chunk of this wire begins. */
+static inline void spr_wire_begin(struct spr_wire *w) { w->tried = false; }
+/* Send a chunk to a peer; compressed, if the link is worth it and that makes it shorter. */
+void spr_wire_send(spr_request *rq, struct spr_wire *w, struct spr_out *out, int peer,
+                   uint32_t step, const void *chunk, size_t bytes);
+
 /* Memory for a stream of zeros. False: there is none. */
 bool spr_stream_open(spr_request *rq, struct spr_stream *s);
 void spr_stream_free(spr_request *rq, struct spr_stream *s);
@@ -170,6 +190,10 @@ void spr_stream_free(spr_request *rq, struct spr_stream *s);
 void spr_stream_ask(spr_request *rq, struct spr_stream *s, int peer, uint32_t step);
 /* The next message that has arrived, or NULL. */
 struct spr_in *spr_stream_next(struct spr_stream *s);
+/* The chunk in it as its sender made it: *data, *bytes. False: it cannot be, and the communicator
+ * fails. */
+bool spr_stream_plain(spr_request *rq, struct spr_stream *s, const struct spr_in *in, int from,
+                      const void **data, size_t *bytes);
 /* It has been used. */
 void spr_stream_close(struct spr_stream *s);
 /* An over-eager receive that the sender will never use: its messages were fewer than AHEAD. False:

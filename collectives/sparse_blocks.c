@@ -360,6 +360,7 @@ static spr_status start(spr_request *rq)
     if (status)
         return status;
     t->s.way = &in_tiles;
+    t->s.packs = false;
     spr_sparse_each_owns(rq);
     if (!make_memory(rq)) {
         cleanup(rq);

@@ -39,6 +39,7 @@ struct part {
     /* But for the own part, which stays here: */
     struct spr_chunk_writer writer;
     char *buffer; /* chunk_bytes */
+    struct spr_wire wire;
     struct spr_out out;
     uint32_t sent; /* chunks */
 };
@@ -129,8 +130,9 @@ static void send_sum(spr_request *rq, struct part *part, int owner, uint32_t end
     unsigned flags = end == part->windows ? SPR_CHUNK_LAST : 0;
     size_t bytes = spr_chunk_writer_finish(w, SPR_V_FP32, -1, flags, part->buffer, s->chunk_bytes);
 
-    spr_post_send(rq, &part->out, spr_sparse_owner(s, owner), part->sent++, part->buffer, bytes,
-                  false);
+    spr_wire_begin(&part->wire);
+    spr_wire_send(rq, &part->wire, &part->out, spr_sparse_owner(s, owner), part->sent++,
+                  part->buffer, bytes);
     spr_chunk_writer_begin(w, end);
 }
 
@@ -258,7 +260,7 @@ static bool open_part(spr_request *rq, int host)
         return true;
     scratch = spr_arena_buffer(&rq->arena, s->writer_bytes);
     part->buffer = spr_sparse_buffer_get(rq);
-    if (!scratch || !part->buffer)
+    if (!scratch || !part->buffer || !spr_wire_open(rq, &part->wire))
         return false;
     spr_sparse_writer_init(s, &part->writer, owner, scratch);
     spr_chunk_writer_begin(&part->writer, 0);
@@ -291,6 +293,7 @@ static void cleanup(spr_request *rq)
     for (int i = 0; h->parts && i < h->hosts; i++) {
         spr_sparse_free_streams(rq, h->parts[i].lists, h->local.size);
         spr_sparse_buffer_put(rq, h->parts[i].buffer);
+        spr_wire_free(rq, &h->parts[i].wire);
     }
     spr_sparse_cleanup(rq);
 }

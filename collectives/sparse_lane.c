@@ -9,7 +9,8 @@ bool spr_lane_open(spr_request *rq, struct spr_lane *lane)
         lane->slots[i].buffer = spr_sparse_buffer_get(rq);
         lane->slots[i].out =
             spr_arena_alloc(&rq->arena, ((size_t)lane->peers + 1) * sizeof *lane->slots[i].out);
-        if (!lane->slots[i].buffer || !lane->slots[i].out)
+        if (!lane->slots[i].buffer || !lane->slots[i].out ||
+            !spr_wire_open(rq, &lane->slots[i].wire))
             return false;
     }
     return true;
@@ -17,8 +18,10 @@ bool spr_lane_open(spr_request *rq, struct spr_lane *lane)
 
 void spr_lane_free(spr_request *rq, struct spr_lane *lane)
 {
-    for (int i = 0; i < SPR_SPARSE_UNIONS; i++)
+    for (int i = 0; i < SPR_SPARSE_UNIONS; i++) {
         spr_sparse_buffer_put(rq, lane->slots[i].buffer);
+        spr_wire_free(rq, &lane->slots[i].wire);
+    }
 }
 
 /* The one for this chunk. */
@@ -46,9 +49,11 @@ void spr_lane_send(spr_request *rq, struct spr_lane *lane, size_t bytes, uint32_
     uint32_t i = lane->made % SPR_SPARSE_UNIONS;
 
     lane->slots[i].bytes = bytes;
+    spr_wire_begin(&lane->slots[i].wire);
     for (int k = 0; k < lane->peers; k++)
-        spr_post_send(rq, &lane->slots[i].out[k], (lane->first_peer + k) % rq->comm->size,
-                      step + lane->made, lane->slots[i].buffer, bytes, false);
+        spr_wire_send(rq, &lane->slots[i].wire, &lane->slots[i].out[k],
+                      (lane->first_peer + k) % rq->comm->size, step + lane->made,
+                      lane->slots[i].buffer, bytes);
     lane->made++;
 }
 

@@ -13,6 +13,7 @@ struct spr_lane {
     struct {
         char *buffer; /* chunk_bytes */
         size_t bytes;
+        struct spr_wire wire;
         struct spr_out *out; /* [peers] */
     } slots[SPR_SPARSE_UNIONS];
     int first_peer, peers; /* first_peer and those behind it, modulo the number of ranks */

@@ -382,6 +382,7 @@ static spr_status start(spr_request *rq)
 
     if (status)
         return status;
+    g->s.packs = false; /* what came is sent on, and read again */
     g->s.windows = spr_blocks_windows(&g->s.blocks, (uint32_t)rq->comm->rank);
     g->steps = 2 * ((uint32_t)rq->comm->size - 1);
     g->encode = spr_sparse_buffer_get(rq);

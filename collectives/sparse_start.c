@@ -34,11 +34,14 @@ static bool make_senders(spr_request *rq)
     s->sent_chunks = spr_arena_alloc(&rq->arena, owners * sizeof *s->sent_chunks);
     s->to_owner = spr_arena_alloc(&rq->arena, owners * sizeof *s->to_owner);
     s->to_owner_buffer = spr_arena_alloc(&rq->arena, owners * sizeof *s->to_owner_buffer);
-    if (!s->sent_windows || !s->sent_chunks || !s->to_owner || !s->to_owner_buffer)
+    s->to_owner_wire = spr_arena_alloc(&rq->arena, owners * sizeof *s->to_owner_wire);
+    if (!s->sent_windows || !s->sent_chunks || !s->to_owner || !s->to_owner_buffer ||
+        !s->to_owner_wire)
         return false;
     for (int o = 0; o < spr_sparse_owners(s); o++)
         if (spr_sparse_collector(s, o) != rq->comm->rank &&
-            !(s->to_owner_buffer[o] = spr_sparse_buffer_get(rq)))
+            (!(s->to_owner_buffer[o] = spr_sparse_buffer_get(rq)) ||
+             !spr_wire_open(rq, &s->to_owner_wire[o])))
             return false;
     return true;
 }
@@ -82,7 +85,7 @@ static bool make_owner(spr_request *rq)
     for (int i = 0; i < SPR_SPARSE_UNIONS; i++) {
         s->slots[i].buffer = spr_sparse_buffer_get(rq);
         s->slots[i].out = spr_arena_alloc(&rq->arena, size * sizeof *s->slots[i].out);
-        if (!s->slots[i].buffer || !s->slots[i].out)
+        if (!s->slots[i].buffer || !s->slots[i].out || !spr_wire_open(rq, &s->slots[i].wire))
             return false;
     }
     return true;
@@ -97,8 +100,12 @@ void spr_sparse_cleanup(spr_request *rq)
     spr_sparse_free_streams(rq, s->unions, owners);
     for (int o = 0; s->to_owner_buffer && o < owners; o++)
         spr_sparse_buffer_put(rq, s->to_owner_buffer[o]);
-    for (int i = 0; i < SPR_SPARSE_UNIONS; i++)
+    for (int o = 0; s->to_owner_wire && o < owners; o++)
+        spr_wire_free(rq, &s->to_owner_wire[o]);
+    for (int i = 0; i < SPR_SPARSE_UNIONS; i++) {
         spr_sparse_buffer_put(rq, s->slots[i].buffer);
+        spr_wire_free(rq, &s->slots[i].wire);
+    }
 }
 
 /* Of the largest chunk. A vector of one window per owner is sent in one. */
@@ -167,6 +174,7 @@ spr_status spr_sparse_prepare(spr_request *rq, size_t state_bytes, int owners)
     s->span = (uint32_t)spr_align_up(s->span, 64);
     s->coding = plan->coding;
     s->indices = spr_indices_coder(spr_indices_of(rq->comm));
+    s->packs = rq->comm->zstd != NULL;
     s->chunk_bytes = chunk_bytes(rq);
     status = take_input(rq);
     if (status)

@@ -6,6 +6,7 @@
 #include "collectives/sparse.h"
 
 #include "compress/kernels/kernels.h"
+#include "compress/zstd.h"
 
 /* Memory of chunks ------------------------------------------------------------------------------
  */
@@ -26,10 +27,62 @@ void spr_sparse_buffer_put(spr_request *rq, char *buffer)
         spr_comm_buffer_put(rq->comm, buffer);
 }
 
+/* Compressed chunks ------------------------------------------------------------------------------
+ */
+
+bool spr_wire_open(spr_request *rq, struct spr_wire *w)
+{
+    const struct spr_sparse_state *s = rq->state;
+
+    return !s->packs || (w->packed = spr_sparse_buffer_get(rq)) != NULL;
+}
+
+void spr_wire_free(spr_request *rq, struct spr_wire *w) { spr_sparse_buffer_put(rq, w->packed); }
+
+void spr_wire_send(spr_request *rq, struct spr_wire *w, struct spr_out *out, int peer,
+                   uint32_t step, const void *chunk, size_t bytes)
+{
+    const struct spr_link *link = rq->comm->channel.peers[rq->comm->ids[peer]].link;
+
+    if (w->packed && link && link->transport->ops->narrow) {
+        if (!w->tried)
+            w->bytes = spr_zstd_pack(rq->comm->zstd, chunk, bytes, w->packed);
+        w->tried = true;
+        if (w->bytes) {
+            chunk = w->packed;
+            bytes = w->bytes;
+        }
+    }
+    spr_post_send(rq, out, peer, step, chunk, bytes, false);
+}
+
+bool spr_stream_plain(spr_request *rq, struct spr_stream *s, const struct spr_in *in, int from,
+                      const void **data, size_t *bytes)
+{
+    const struct spr_sparse_state *state = rq->state;
+    const char *why = "";
+    spr_status status;
+
+    *data = in->recv.data;
+    *bytes = in->recv.bytes;
+    if (!state->packs || !spr_zstd_is(*data, *bytes))
+        return true; /* if it should not be compressed, who opens it says so */
+    status =
+        spr_zstd_unpack(rq->comm->zstd, *data, *bytes, s->plain, state->chunk_bytes, bytes, &why);
+    *data = s->plain;
+    if (status)
+        spr_comm_fail(rq->comm, status, from, -1, why);
+    return status == SPR_OK;
+}
+
 /* Streams -------------------------------------------------------------------------------------- */
 
 bool spr_stream_open(spr_request *rq, struct spr_stream *s)
 {
+    const struct spr_sparse_state *state = rq->state;
+
+    if (state->packs && !(s->plain = spr_sparse_buffer_get(rq)))
+        return false;
     for (int i = 0; i < SPR_SPARSE_AHEAD; i++) {
         s->buffer[i] = spr_sparse_buffer_get(rq);
         if (!s->buffer[i])
@@ -45,6 +98,7 @@ void spr_stream_free(spr_request *rq, struct spr_stream *s)
             spr_in_release(&s->in[i]);
         spr_sparse_buffer_put(rq, s->buffer[i]);
     }
+    spr_sparse_buffer_put(rq, s->plain);
 }
 
 void spr_stream_ask(spr_request *rq, struct spr_stream *s, int peer, uint32_t step)
@@ -86,13 +140,16 @@ bool spr_stream_withdraw(struct spr_stream *s)
 bool spr_stream_covers(spr_request *rq, struct spr_stream *stream, int from, uint32_t owner,
                        uint32_t window)
 {
-    struct spr_in *in;
+    const struct spr_in *in;
+    const void *data;
+    size_t bytes;
 
     if (stream->open)
         return true;
     in = spr_stream_next(stream);
-    if (!in || spr_sparse_check(rq, &stream->chunk, in->recv.data, in->recv.bytes, from, owner,
-                                window, spr_sparse_coding(rq)) != SPR_OK)
+    if (!in || !spr_stream_plain(rq, stream, in, from, &data, &bytes) ||
+        spr_sparse_check(rq, &stream->chunk, data, bytes, from, owner, window,
+                         spr_sparse_coding(rq)) != SPR_OK)
         return false;
     stream->open = true;
     stream->last = stream->chunk.flags & SPR_CHUNK_LAST;

@@ -127,6 +127,7 @@ spr_status spr_supports_start(spr_request *rq)
     if (status)
         return status;
     u->s.way = &spr_supports_way;
+    u->s.packs = false;
     spr_sparse_each_owns(rq);
     u->memory = (uint32_t)spr_min_size(u->s.most_windows, SPR_UNION_WINDOWS);
     u->own_window = UINT32_MAX;

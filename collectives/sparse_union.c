@@ -66,11 +66,12 @@ static bool send_union(spr_request *rq, bool last)
     s->union_writer.coding = &s->coding;
     bytes = spr_chunk_writer_finish(&s->union_writer, vtype, -1, last ? SPR_CHUNK_LAST : 0,
                                     slot->buffer, s->chunk_bytes);
+    spr_wire_begin(&slot->wire);
     for (int i = 1; i < size; i++) {
         int peer = (rank + i) % size;
         if (spr_sparse_source(rq, s->own, peer) == rank)
-            spr_post_send(rq, &slot->out[peer], peer, spr_union_step(s, s->own) + s->union_chunks,
-                          slot->buffer, bytes, false);
+            spr_wire_send(rq, &slot->wire, &slot->out[peer], peer,
+                          spr_union_step(s, s->own) + s->union_chunks, slot->buffer, bytes);
     }
     s->union_chunks++;
     if (spr_sparse_check(rq, &c, slot->buffer, bytes, rank, (uint32_t)s->own,
@@ -118,16 +119,18 @@ bool spr_union_take_chunk(spr_request *rq, int owner, struct spr_in *in)
     struct spr_stream *u = &s->unions[owner];
     int from = spr_sparse_source(rq, owner, rq->comm->rank);
     struct spr_chunk c;
+    const void *data;
+    size_t bytes;
     bool held;
 
-    if (spr_sparse_check(rq, &c, in->recv.data, in->recv.bytes, from, (uint32_t)owner, u->window,
-                         union_coding(rq)) != SPR_OK)
+    if (!spr_stream_plain(rq, u, in, from, &data, &bytes) ||
+        spr_sparse_check(rq, &c, data, bytes, from, (uint32_t)owner, u->window, union_coding(rq)))
         return false;
     held = spr_sparse_pass_on(rq, owner, u->taken, in, spr_union_step(s, owner) + u->taken);
     u->last = c.flags & SPR_CHUNK_LAST;
     u->window += c.windows;
     s->union_entries += c.count;
-    if (spr_sparse_take(rq, &c, in->recv.data, in->recv.bytes) != SPR_OK)
+    if (spr_sparse_take(rq, &c, data, bytes) != SPR_OK)
         return false;
     if (held)
         u->taken++;

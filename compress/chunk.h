@@ -49,6 +49,8 @@ enum spr_chunk_format {
 /* Those of one size each, and their number; and coded. */
 enum spr_vtype { SPR_V_FP32, SPR_V_FP16, SPR_V_BF16, SPR_V_COUNT, SPR_V_CODED = SPR_V_COUNT };
 enum { SPR_CHUNK_LAST = 1 }; /* flags: the last chunk of this owner's stream */
+/* Or'ed to the format on the wire: the payload is compressed (compress/zstd.h). */
+#define SPR_CHUNK_ZSTD 0x80u
 
 const char *spr_chunk_format_name(enum spr_chunk_format f);
 size_t spr_vtype_bytes(enum spr_vtype v); /* 0: coded */

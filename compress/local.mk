@@ -36,8 +36,6 @@ compress_libspr_compress_la_SOURCES = \
 	compress/indices/indices.h \
 	compress/indices/u16.c \
 	compress/indices/u32.c \
-	compress/indices/zstd.c \
-	compress/indices/zstd.h \
 	compress/kernels/dispatch.c \
 	compress/kernels/indices.h \
 	compress/kernels/indices_scalar.c \
@@ -95,7 +93,9 @@ compress_libspr_compress_la_SOURCES = \
 	compress/values/terngrad.c \
 	compress/values/values.c \
 	compress/values/values.h \
-	compress/window.c
+	compress/window.c \
+	compress/zstd.c \
+	compress/zstd.h
 compress_libspr_compress_la_LIBADD =
 
 # Kernels with flags of their own; the dispatch table decides at run time whether they are called.

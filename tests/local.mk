@@ -41,7 +41,6 @@ test_programs = \
 	tests/unit/test_indices \
 	tests/unit/test_indices_golden \
 	tests/unit/test_indices_refused \
-	tests/unit/test_indices_zstd \
 	tests/unit/test_lowrank \
 	tests/unit/test_lowrank_kernels \
 	tests/unit/test_lowrank_state \
@@ -191,7 +190,8 @@ test_programs += \
 	tests/multi/test_guardian \
 	tests/multi/test_watch \
 	tests/multi/test_watch_mesh \
-	tests/unit/test_watch_board
+	tests/unit/test_watch_board \
+	tests/unit/test_zstd
 tests_multi_test_watch_SOURCES = tests/multi/test_watch.c $(job)
 test_programs += tests/multi/test_shrink
 tests_multi_test_shrink_SOURCES = tests/multi/test_shrink.c $(job)

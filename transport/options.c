@@ -40,6 +40,8 @@ const struct spr_opt spr_options_table[] = {
      SPR_OPT_STRING, FIELD(model), NULL, 0, 0},
     {"indices", "auto", "how short positions of sparse lists travel; auto: as the links are worth",
      SPR_OPT_ENUM, FIELD(indices), indices_choices, 0, 0},
+    {"zstd", "0", "level of zstd over sparse lists and coded values that go by TCP; 0: none",
+     SPR_OPT_INT, FIELD(zstd), NULL, 0, 19},
     {"check_finite", "no", "fail when an input has a NaN or an infinity, with its rank and index",
      SPR_OPT_BOOL, FIELD(check_finite), NULL, 0, 0},
     {"eager", "8K", "messages up to this size are sent without waiting for a grant", SPR_OPT_SIZE,

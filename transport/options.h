@@ -19,6 +19,11 @@ enum { SPR_DETERMINISM_RUN, SPR_DETERMINISM_CANONICAL, SPR_DETERMINISM_OFF };
 enum { SPR_INDICES_AUTO, SPR_INDICES_PLAIN, SPR_INDICES_BITPACK, SPR_INDICES_ELIASFANO };
 enum { SPR_CONNECT_AUTO, SPR_CONNECT_CM, SPR_CONNECT_SOCKET };
 
+/* What must be equal on all ranks: spr_comm_config_hash(). */
+#define SPR_EQUAL_SETTINGS                                                                         \
+    "SPARRING_EAGER, SPARRING_EAGER_WINDOW, SPARRING_DETERMINISM, SPARRING_INDICES, "              \
+    "SPARRING_ZSTD, SPARRING_MODEL"
+
 struct spr_options {
     char *transports;     /* "auto" or a list of names */
     char *interface_name; /* "" = choose */
@@ -28,12 +33,13 @@ struct spr_options {
     double suspect_s, expel_s;  /* no heartbeat */
     char *guardian;             /* program; "" = none */
     bool insecure;              /* listen beyond loopback without a secret */
-    int crc;                    /* payload CRC on TCP: SPR_CRC_... */
+    int crc;                    /* payload CRC off the host: SPR_CRC_... */
     size_t eager_bytes;         /* messages up to this are sent without a grant */
     size_t eager_window;        /* unconsumed eager bytes per link */
     size_t priority_bytes;      /* data on a link, from which on what is less urgent waits */
     int determinism;            /* of sums: SPR_DETERMINISM_... */
     int indices;                /* how short positions travel: SPR_INDICES_... */
+    int zstd;                   /* level at which chunks are compressed; 0: they are not */
     bool check_finite;          /* inputs must be finite */
     char *model;                /* "", "measure", or constants: collectives/model.h */
     int workers;                /* threads that help to compress; -1: as CPUs suffice */

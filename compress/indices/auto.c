@@ -79,7 +79,6 @@ static const struct spr_opt auto_options[] = {
         .min = 1,
         .max = 1e15,
     },
-    SPR_INDEX_ZSTD_OPTION,
 };
 
 const struct spr_index_coder spr_index_auto = {

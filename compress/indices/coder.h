@@ -53,16 +53,6 @@ struct spr_index_coder {
 extern const struct spr_index_coder spr_index_u32, spr_index_u16, spr_index_bitmap,
     spr_index_bitpack, spr_index_eliasfano, spr_index_golomb, spr_index_auto;
 
-/* The option that all have. */
-#define SPR_INDEX_ZSTD_OPTION                                                                      \
-    {                                                                                              \
-        .name = "zstd", .default_value = "0",                                                      \
-        .doc = "level of zstd over the bytes of the indices, for slow links; 0 is none",           \
-        .type = SPR_OPT_INT, .offset = offsetof(struct spr_index_options, zstd), .min = 0,         \
-        .max = 19,                                                                                 \
-    }
-extern const struct spr_opt spr_index_zstd_option[1];
-
 /* The positions, at least one, behind the first byte. Returns their bytes. */
 size_t spr_index_encode_positions(const struct spr_index_coder *coder,
                                   const struct spr_index_options *options, const uint32_t *index,

@@ -18,8 +18,6 @@ static const struct spr_index_coder *const coders[] = {
     &spr_index_auto,
 };
 
-const struct spr_opt spr_index_zstd_option[1] = {SPR_INDEX_ZSTD_OPTION};
-
 uint64_t spr_index_no_fixed_bytes(uint64_t universe, size_t count)
 {
     (void)universe;
@@ -172,8 +170,6 @@ spr_status spr_index_open(struct spr_index_cursor *c, const void *bytes, size_t 
     *c = (struct spr_index_cursor){.universe = universe, .left = count};
     if (size == 0)
         c->why = "indices: no bytes";
-    else if (*at & SPR_INDEX_ZSTD)
-        c->why = "indices: compressed by zstd, which is not expected here";
     else if (*at >= SPR_INDEX_IDS)
         c->why = "indices: unknown coder";
     else if (count > universe)

@@ -36,12 +36,9 @@ enum spr_index_id {
     SPR_INDEX_GOLOMB,
     SPR_INDEX_IDS
 };
-/* Or'ed to the first byte: the rest is compressed by zstd (compress/indices/zstd.h). */
-#define SPR_INDEX_ZSTD 0x80u
 
 struct spr_index_options {
     double rate; /* bit/s of the link that the bytes go over: what `auto` weighs them with */
-    int zstd;    /* level of the second stage, 0 = none; for the caller, who owns its state */
 };
 
 /* A registered coder: one of enum spr_index_id, or "auto". */

@@ -11,14 +11,13 @@
 
 #include "base/cpu.h"
 #include "base/util.h"
-#include "compress/indices/zstd.h"
+#include "compress/indices/indices.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/unit/index_reader.h"
 
 enum {                /* mode */
        FIX_CODER = 1, /* a first byte that is known */
        FIX_COUNT = 2, /* at most the universe */
-       ZSTD = 4,      /* the second stage, too */
        SMALL = 8,     /* a universe below 2^18 */
 };
 
@@ -97,24 +96,6 @@ static bool within(uint64_t universe, size_t count)
     return count <= MOST_COUNT && (universe < 1u << 22 || count < 1000);
 }
 
-static void run_zstd(const uint8_t *bytes, size_t size, uint64_t universe, size_t count)
-{
-    static struct spr_index_zstd *z;
-    const void *plain;
-    const char *why;
-    size_t plain_size;
-
-    if (!z && spr_index_zstd_create(1u << 20, &z) != SPR_OK)
-        return;
-    if (spr_index_zstd_decode(z, bytes, size, universe, count, &plain, &plain_size, &why) != SPR_OK)
-        return;
-    uint8_t *copy = malloc(plain_size);
-    FUZZ_CHECK(copy && plain_size <= 1u << 20);
-    memcpy(copy, plain, plain_size);
-    run(copy, plain_size, universe, count);
-    free(copy);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_in in = {data, size};
@@ -132,12 +113,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t *bytes = fuzz_rest(&in);
     if (mode & FIX_CODER && left > 0)
         bytes[0] %= SPR_INDEX_IDS;
-    if (mode & ZSTD && left > 0) {
-        bytes[0] |= SPR_INDEX_ZSTD;
-        run_zstd(bytes, left, universe, count);
-    } else {
-        run(bytes, left, universe, count);
-    }
+    run(bytes, left, universe, count);
     free(bytes);
     return 0;
 }
@@ -169,41 +145,33 @@ static size_t make_list(size_t n, uint32_t gap)
     return n > 0 ? (size_t)at + 1 : 1;
 }
 
-static void seeds_of(size_t n, uint32_t gap, struct spr_index_zstd *z)
+static void seeds_of(size_t n, uint32_t gap)
 {
     uint64_t universe = make_list(n, gap);
     char name[64];
 
     for (size_t id = 0; id < SPR_INDEX_IDS; id++) {
         const struct spr_index_coder *coder = spr_index_coder_at(id);
-        uint8_t *bytes = malloc(spr_index_bound(coder, universe, n)), packed[4096];
+        uint8_t *bytes = malloc(spr_index_bound(coder, universe, n));
 
         FUZZ_CHECK(bytes);
         size_t size = spr_index_encode(coder, &options, list[0], n, universe, bytes);
         snprintf(name, sizeof name, "%s_%zu_of_%llu", spr_index_coder_name(coder), n,
                  (unsigned long long)universe);
-        if (size <= sizeof packed)
+        if (size <= 4096)
             seed(0, universe, n, bytes, size, name);
-        /* Of one coder, since libzstd of another version makes other bytes. */
-        if (z && id == SPR_INDEX_U32 && size <= sizeof packed)
-            seed(ZSTD, universe, n, packed, spr_index_zstd_encode(z, 3, bytes, size, packed),
-                 "zstd");
         free(bytes);
     }
 }
 
 void fuzz_seeds(void)
 {
-    struct spr_index_zstd *z = NULL;
-
-    seeds_of(0, 1, NULL);
-    seeds_of(1, 90, NULL);
-    seeds_of(3, 20, NULL);
-    seeds_of(40, 9, NULL);
-    seeds_of(256, 30, NULL);
-    seeds_of(300, 3, NULL);
-    seeds_of(600, 200, NULL);
-    if (spr_index_zstd_create(1u << 20, &z) == SPR_OK)
-        seeds_of(500, 2, z);
-    spr_index_zstd_free(z);
+    seeds_of(0, 1);
+    seeds_of(1, 90);
+    seeds_of(3, 20);
+    seeds_of(40, 9);
+    seeds_of(256, 30);
+    seeds_of(300, 3);
+    seeds_of(600, 200);
+    seeds_of(500, 2);
 }

@@ -26,7 +26,8 @@ fuzz_tests = \
 	tests/fuzz/test_tcp \
 	tests/fuzz/test_trace \
 	tests/fuzz/test_value_coders \
-	tests/fuzz/test_values
+	tests/fuzz/test_values \
+	tests/fuzz/test_zstd
 fuzz_common = tests/fuzz/fuzz.c tests/fuzz/fuzz.h tests/fuzz/replay.c
 fuzz_files = tests/fuzz/files.c tests/fuzz/files.h
 
@@ -66,6 +67,7 @@ tests_fuzz_test_tcp_SOURCES = tests/fuzz/tcp.c $(fuzz_common)
 tests_fuzz_test_trace_SOURCES = tests/fuzz/trace.c tools/perf/trace.c $(fuzz_common) $(fuzz_files)
 tests_fuzz_test_value_coders_SOURCES = tests/fuzz/value_coders.c $(fuzz_common)
 tests_fuzz_test_values_SOURCES = tests/fuzz/values.c tools/run/parse.c $(fuzz_common)
+tests_fuzz_test_zstd_SOURCES = tests/fuzz/zstd.c $(fuzz_common)
 
 test_programs += $(fuzz_tests)
 

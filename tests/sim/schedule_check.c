@@ -115,8 +115,8 @@ static bool check_residual(struct schedule_play *play, int r, int k)
         if (good)
             c->sent[i] = c->before[i] + c->entered[i] - residual[i];
         else if (residual[i] != (first ? c->before[i] + c->entered[i] : c->before[i]))
-            return schedule_fail(play, r, k, "element %zu of the residual is %.9g, not %.9g + %.9g", i,
-                                 (double)residual[i], (double)c->before[i],
+            return schedule_fail(play, r, k, "element %zu of the residual is %.9g, not %.9g + %.9g",
+                                 i, (double)residual[i], (double)c->before[i],
                                  (double)c->entered[i]);
     }
     return good || schedule_check_velocity(play, r, k, first);

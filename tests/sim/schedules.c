@@ -67,6 +67,14 @@ static int draw_indices(const struct schedule *s)
     return (int)spr_rng_below(&rng, SPR_INDICES_ELIASFANO + 1);
 }
 
+/* The same of whether chunks are compressed: a third of the time. */
+static int draw_zstd(const struct schedule *s)
+{
+    struct spr_rng rng = {~s->seed, 0x7a737464ull};
+
+    return spr_rng_below(&rng, 3) == 0;
+}
+
 /* The same of what is urgent. */
 static size_t draw_priority_bytes(const struct schedule *s)
 {
@@ -312,6 +320,7 @@ void schedule_draw(struct schedule *s, uint64_t seed)
     draw_hosts(s);
     s->model = draw_model(s);
     s->indices = draw_indices(s);
+    s->zstd = draw_zstd(s);
     s->priority_bytes = draw_priority_bytes(s);
     s->first = draw_first(seed);
     s->links.place = spr_hash_u32(~seed) & 1;
@@ -405,7 +414,8 @@ void schedule_print(const struct schedule *s, FILE *out)
     fprintf(out, "in flight at most, by rank:");
     for (int r = 0; r < s->ranks; r++)
         fprintf(out, " %d%s", s->depth[r], s->think_ns[r] ? " (late)" : "");
-    fprintf(out, "\nmodel: %s, indices: %d", s->model ? s->model : "none", s->indices);
+    fprintf(out, "\nmodel: %s, indices: %d, zstd: %d", s->model ? s->model : "none", s->indices,
+            s->zstd);
     fprintf(out, "\nbytes ahead of what is less urgent: %zu%s", s->priority_bytes,
             s->priority_bytes ? "; priorities, by rank:" : "");
     for (int r = 0; s->priority_bytes && r < s->ranks; r++) {

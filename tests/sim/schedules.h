@@ -91,6 +91,7 @@ enum schedule_odd {
 struct schedule {
     const char *model; /* by which algorithms are chosen; NULL: none */
     int indices;       /* SPARRING_INDICES: SPR_INDICES_... */
+    int zstd;          /* SPARRING_ZSTD */
     uint64_t seed;
     struct spr_rng rng; /* of drawing, then of playing */
     int ranks;

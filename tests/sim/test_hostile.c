@@ -18,11 +18,16 @@ static const struct stream {
     {"hosts", UNION_STEP, 0},  {"hosts", UNION_STEP, 1},
 };
 
+static void post_stream(struct scene *s, const struct stream *stream)
+{
+    world_share_hosts(&s->world, (int[]){0, stream->host});
+    post_sparse(s, stream->algorithm);
+}
+
 static void begin_stream(struct scene *s, const struct stream *stream)
 {
     begin(s);
-    world_share_hosts(&s->world, (int[]){0, stream->host});
-    post_sparse(s, stream->algorithm);
+    post_stream(s, stream);
 }
 
 /* Chunks --------------------------------------------------------------------------------------- */
@@ -44,6 +49,43 @@ static void a_chunk_without_windows_is_refused(void **state)
             assert_non_null(strstr(spr_last_error(victim(&s)), "no windows"));
             end(&s);
         }
+    }
+}
+
+/* What claims to be compressed: noise, more than a chunk can have, and, where it was not asked for,
+ * at all. */
+static void compressed_chunks_that_are_none_are_refused(void **state)
+{
+    static const struct {
+        int zstd;
+        uint32_t payload;
+        const char *why;
+    } lies[] = {{1, 16, "zstd: no frame"}, {1, UINT32_MAX, "more content"}, {0, 16, "chunk"}};
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(streams) * SPR_ARRAY_LEN(lies); i++) {
+        struct {
+            struct spr_chunk_header header;
+            uint8_t frame[16];
+        } lie = {.header = {.format = SPR_CHUNK_ZSTD, .flags = SPR_CHUNK_LAST, .windows = 1}};
+        size_t which = i / SPR_ARRAY_LEN(streams);
+        struct spr_frame grant;
+        struct scene s;
+
+        lie.header.payload_bytes = lies[which].payload;
+        begin(&s);
+        if (lies[which].zstd && !world_set_zstd(&s.world, 1)) {
+            end(&s);
+            continue;
+        }
+        post_stream(&s, &streams[i % SPR_ARRAY_LEN(streams)]);
+        grant = first_grant(&s);
+        answer(&s, &grant, step_from(&s, streams[i % SPR_ARRAY_LEN(streams)].least), &lie,
+               sizeof lie);
+        expect_blame(&s, SPR_ERR_PROTO, lies[which].why);
+        if (strcmp(streams[i % SPR_ARRAY_LEN(streams)].algorithm, "ring")) /* compresses nothing */
+            assert_non_null(strstr(spr_last_error(victim(&s)), lies[which].why));
+        end(&s);
     }
 }
 
@@ -401,6 +443,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chunk_without_windows_is_refused),
+        cmocka_unit_test(compressed_chunks_that_are_none_are_refused),
         cmocka_unit_test(random_chunks_are_refused),
         cmocka_unit_test(what_a_relay_passes_on_is_refused_by_all),
         cmocka_unit_test(a_relay_is_blamed_for_what_it_passes_on),

@@ -140,6 +140,27 @@ static void sums_in_the_order_of_arrival_are_right(void **state)
     }
 }
 
+/* Whichever of them compress: all that a link carries is the same to those who add it. */
+static void compressed_chunks_change_no_bits(void **state)
+{
+    struct sums s = {.n = 300001};
+    struct spr_rng rng = {seed, 6};
+
+    (void)state;
+    for (int ranks = 2; ranks <= 5; ranks++) {
+        make(&s.world, ranks, 10e9);
+        world_draw_hosts(&s.world, &rng);
+        if (!world_set_zstd(&s.world, 1 + ranks))
+            print_message("built without libzstd\n");
+        for (int a = 0; (s.algorithm = spr_algorithm_name("sparse_allreduce", a)) != NULL; a++) {
+            check_sparse(&s, 0.001);
+            check_sparse(&s, 0.05);
+            check_sparse(&s, 1.0);
+        }
+        world_destroy(&s.world);
+    }
+}
+
 /* More chunks per stream than may be ahead: each is waited for, and none for ever. */
 static void long_streams_of_full_chunks_come_to_an_end(void **state)
 {
@@ -381,6 +402,7 @@ static void unsorted_lists_are_refused(void **state)
 
 VECTORS_MAIN(cmocka_unit_test(all_algorithms_are_right_and_canonical_ones_equal_dense_bit_for_bit),
              cmocka_unit_test(sums_in_the_order_of_arrival_are_right),
+             cmocka_unit_test(compressed_chunks_change_no_bits),
              cmocka_unit_test(long_streams_of_full_chunks_come_to_an_end),
              cmocka_unit_test(a_full_window_behind_a_sparse_one_gets_a_chunk_of_its_own),
              cmocka_unit_test(many_ranks_of_any_number_agree),

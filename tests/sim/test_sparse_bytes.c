@@ -3,6 +3,7 @@
  * Bytes that algorithms of the sparse allreduce send, against what they say that they are, and
  * against the least that there can be.
  */
+#include "compress/zstd.h"
 #include "tests/sim/sums.h"
 #include "transport/frame.h"
 
@@ -18,13 +19,15 @@ static double sent_by(const struct world *w, int rank)
 
 /* By the rank that sends most, in pairs of 6 bytes per entry of a list. The headers of chunks, and
  * those of windows in them, are small beside them. */
-static double pairs_sent(const char *algorithm, bool disjoint)
+static double pairs_sent(const char *algorithm, bool disjoint, int zstd)
 {
     struct sums s = {.algorithm = algorithm, .n = COST_N};
     double sent = 0;
 
     make(&s.world, COST_RANKS, 0);
     world_set_indices(&s.world, SPR_INDICES_PLAIN);
+    if (zstd)
+        (void)world_set_zstd(&s.world, zstd);
     allocate(&s);
     for (int r = 0; r < COST_RANKS; r++)
         for (size_t k = 0; k < COST_K; k++)
@@ -57,11 +60,32 @@ static void each_sends_what_it_says(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        double same = pairs_sent(cases[i].name, false), disjoint = pairs_sent(cases[i].name, true);
+        double same = pairs_sent(cases[i].name, false, 0);
+        double disjoint = pairs_sent(cases[i].name, true, 0);
         printf("%s: %.3f k pairs of the same positions, %.3f k of disjoint ones\n", cases[i].name,
                same, disjoint);
         assert_true(fabs(same / cases[i].same - 1) < 0.05);
         assert_true(fabs(disjoint / cases[i].disjoint - 1) < 0.05);
+    }
+}
+
+/* Lists of one value and of positions with a pattern get much shorter, where chunks are compressed
+ * at all. */
+static void compressed_chunks_take_fewer_bytes(void **state)
+{
+    static const struct {
+        const char *name;
+        bool packs;
+    } cases[] = {{"direct", true}, {"allgather", true}, {"doubling", true}, {"server", true},
+                 {"ring", false},  {"union", false},    {"blocks", false}};
+
+    (void)state;
+    if (!spr_zstd_is_built_in())
+        skip();
+    for (size_t i = 0; i < SPR_ARRAY_LEN(cases); i++) {
+        double ratio = pairs_sent(cases[i].name, true, 3) / pairs_sent(cases[i].name, true, 0);
+        printf("%s: %.3f of the bytes\n", cases[i].name, ratio);
+        assert_true(cases[i].packs ? ratio < 0.5 : ratio == 1);
     }
 }
 
@@ -118,4 +142,5 @@ static void positions_take_little_more_than_their_entropy(void **state)
 }
 
 VECTORS_MAIN(cmocka_unit_test(each_sends_what_it_says),
+             cmocka_unit_test(compressed_chunks_take_fewer_bytes),
              cmocka_unit_test(positions_take_little_more_than_their_entropy))

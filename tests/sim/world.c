@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "collectives/comm.h"
 #include "collectives/membership.h"
+#include "compress/zstd.h"
 
 static void must(spr_status status)
 {
@@ -55,6 +56,17 @@ void world_set_indices(struct world *w, int indices)
     for (int r = 0; r < w->ranks; r++)
         if (w->comms[r])
             w->comms[r]->options.indices = indices;
+}
+
+bool world_set_zstd(struct world *w, int level)
+{
+    for (int r = 0; r < w->ranks && spr_zstd_is_built_in(); r++) {
+        if (!w->comms[r])
+            continue;
+        w->comms[r]->options.zstd = level;
+        must(spr_zstd_create(level, &w->comms[r]->zstd));
+    }
+    return spr_zstd_is_built_in();
 }
 
 void world_set_determinism(struct world *w, int level)

@@ -48,6 +48,8 @@ void world_share_hosts(struct world *w, const int *host);
 void world_draw_hosts(struct world *w, struct spr_rng *rng);
 /* SPARRING_INDICES of all ranks: SPR_INDICES_... Otherwise positions are packed in bits. */
 void world_set_indices(struct world *w, int indices);
+/* SPARRING_ZSTD of all ranks, above 0. False: not built in. */
+bool world_set_zstd(struct world *w, int level);
 /* SPARRING_DETERMINISM of all ranks: SPR_DETERMINISM_... */
 void world_set_determinism(struct world *w, int level);
 /* The same, but the last rank has no communicator: it belongs to the liar. */

@@ -17,6 +17,7 @@
 
 #include "base/util.h"
 #include "transport/bootstrap/auth_wire.h"
+#include "transport/options.h"
 
 /* The frame in memory is the frame on the wire. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -161,7 +162,8 @@ static spr_status compare(struct spr_auth *a, const struct spr_auth_frame *f)
     if (f->epoch != key->epoch)
         return differ(a, SPR_ERR_MISMATCH, "epochs differ", key->epoch, f->epoch);
     if (f->config_hash != key->config_hash)
-        return differ_hex(a, SPR_ERR_MISMATCH, "settings differ", key->config_hash, f->config_hash);
+        return differ_hex(a, SPR_ERR_MISMATCH, "settings differ (one of " SPR_EQUAL_SETTINGS ")",
+                          key->config_hash, f->config_hash);
     if (f->rank >= f->size)
         return differ(a, SPR_ERR_MISMATCH, "the peer is no rank of this job", (uint32_t)key->rank,
                       f->rank);

@@ -50,7 +50,7 @@ struct spr_auth {
     uint8_t out[SPR_AUTH_FRAME_BYTES], in[SPR_AUTH_FRAME_BYTES];
     size_t out_sent, out_bytes, in_bytes;
     const char *why; /* static text after an error */
-    char detail[160];
+    char detail[240];
 };
 
 /* peer: the rank that must be at the other end, or -1 (acceptor: any). key must outlive a. */

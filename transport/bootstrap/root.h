@@ -84,7 +84,7 @@ struct spr_root_client {
     uint64_t next_ns, give_up_ns, pause_ns;
     struct spr_rng rng;
     spr_status last;     /* of the last attempt ... */
-    char last_text[400]; /* ... and why it failed */
+    char last_text[420]; /* ... and why it failed */
     bool warned;
     char note[SPR_ROOT_TEXT_BYTES + 1]; /* whom rank 0 waits for */
     uint64_t ended_ns; /* after the last exchange: rank 0 ended the connection; 0 = not yet */

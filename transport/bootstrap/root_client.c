@@ -118,7 +118,7 @@ static spr_status prove(struct spr_root *r)
 {
     struct spr_root_client *cl = &r->client;
     spr_status status = spr_auth_drive(&cl->conn.auth, cl->conn.fd, &cl->events);
-    char why[400], to[170];
+    char why[420], to[170];
 
     if (status == SPR_OK) {
         cl->proven = true;
