@@ -13,10 +13,14 @@ static spr_status check(const spr_comm *comm, size_t count, spr_dtype dtype, spr
 {
     size_t size = spr_dtype_size(dtype);
 
-    if (!comm || size == 0 || op < 0 || op >= SPR_OP_COUNT)
-        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
-                             "invalid argument: communicator, element type %d or operation %d",
-                             dtype, op);
+    if (!comm)
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1, "no communicator");
+    if (size == 0)
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm->rank,
+                             "rank %d: %d is no element type", comm->rank, (int)dtype);
+    if (op < 0 || op >= SPR_OP_COUNT)
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm->rank,
+                             "rank %d: %d is no reduction", comm->rank, (int)op);
     if (count > 0 && (!send || !recv))
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm->rank,
                              "rank %d: NULL buffer for %zu elements", comm->rank, count);
@@ -244,9 +248,15 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
     size_t vector;
     bool dense;
 
-    if (!comm || !codec || !gradient || (op != SPR_SUM && op != SPR_AVG))
-        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
-                             "invalid argument of the compressed allreduce");
+    if (!comm || !codec || !gradient)
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1, "compressed allreduce: no %s",
+                             !comm    ? "communicator"
+                             : !codec ? "codec"
+                                      : "gradient");
+    if (op != SPR_SUM && op != SPR_AVG)
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm->rank,
+                             "rank %d: compressed allreduce: SPR_SUM or SPR_AVG, not %s",
+                             comm->rank, spr_op_name(op));
     /* Nothing may go wrong for the caller's fault once the codec has taken the gradient. */
     spr_plan_of_codec(plan, comm, codec);
     dense = plan->collective == SPR_C_ALLREDUCE;

@@ -116,7 +116,9 @@ spr_status spr_comm_open_transports(spr_comm *comm, struct spr_transport_offer *
         }
     }
     if (status == SPR_OK && comm->transport_count == without)
-        status = spr_error_set(error, SPR_ERR_UNSUPPORTED, comm->rank, "no transport of '%s' works",
+        status = spr_error_set(error, SPR_ERR_UNSUPPORTED, comm->rank,
+                               "no transport of '%s' works here: sparring-info says why; "
+                               "SPARRING_TRANSPORTS=auto takes what does",
                                list);
     return status;
 }

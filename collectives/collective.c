@@ -402,7 +402,8 @@ spr_status spr_test(spr_request **request)
     spr_comm *comm;
 
     if (!request || !*request)
-        return SPR_ERR_INVALID;
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
+                             "spr_test: there is no request: it was taken, or never posted");
     comm = (*request)->comm;
     if (comm->process != spr_process())
         return spr_comm_forked(comm);
@@ -424,7 +425,8 @@ spr_status spr_wait(spr_request **request, double timeout_s)
     uint64_t until = UINT64_MAX;
 
     if (!request || !*request)
-        return SPR_ERR_INVALID;
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
+                             "spr_wait: there is no request: it was taken, or never posted");
     comm = (*request)->comm;
     if (comm->process != spr_process())
         return spr_comm_forked(comm);

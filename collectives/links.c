@@ -184,8 +184,10 @@ spr_status spr_comm_connect(spr_comm *comm, const spr_bootstrap *meeting, uint64
         if (status == SPR_IN_PROGRESS) {
             missing_links(comm, missing, sizeof missing);
             status = spr_error_set(error, SPR_ERR_BOOTSTRAP, -1,
-                                   "rank %d: no connection within %.3g s to %s", comm->rank,
-                                   comm->options.init_timeout_s, missing);
+                                   "rank %d: no connection within %.3g s to %s: look for a "
+                                   "firewall, name the network with SPARRING_INTERFACE, or wait "
+                                   "longer with SPARRING_INIT_TIMEOUT",
+                                   comm->rank, comm->options.init_timeout_s, missing);
         }
     }
     spr_comm_unlock(comm);

@@ -154,7 +154,10 @@ spr_status spr_mem_deregister(spr_comm *comm, void *memory)
 spr_status spr_comm_stats(spr_comm *comm, spr_stats *stats)
 {
     if (!comm || !stats || stats->struct_size != sizeof *stats)
-        return SPR_ERR_INVALID;
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
+                             "spr_comm_stats: no communicator, no stats, or their struct_size is "
+                             "not sizeof(spr_stats), %zu",
+                             sizeof *stats);
     if (is_parents(comm))
         return spr_comm_forked(comm);
     spr_comm_lock(comm);

@@ -198,8 +198,9 @@ static const struct option_row rows[] = {
     {"time", 0, "T", take_time, "for each row at most [20s]"},
     {"quick", 0, NULL, take_quick, "5 triples, 1M, 1%, as far as not said otherwise"},
     {"lines", 0, NULL, take_lines,
-     "run the lines 'OPERATION DENSITY' of standard input, each\n"
-     "once, and print the microseconds; for programs"},
+     "run the lines 'DENSITY OPERATION' of standard input, each\n"
+     "once, and print the microseconds; 'save FILE' writes the\n"
+     "vector; for programs"},
     {NULL, 0, NULL, NULL, "Prediction (choose)"},
     {"ranks", 0, "N", take_ranks, "of the job"},
     {"link", 0, "RATE", take_link,

@@ -3,13 +3,22 @@
  * Who is to blame. The rules are tried in this order; sparring-trace(1) explains them.
  *
  *   mismatched     ranks called different things at the same point
- *   gave up        a rank aborted, cancelled or destroyed what was under way, or could not do it
- *   dead, left     the one that was lost, or is waited for, has no process any more
- *   stopped        its process is stopped
- *   expelled       it gave no heartbeat for too long, and its process is not seen stopped now
+ *
+ * Nobody failed, or somebody waited until the deadline (waited_for):
+ *
+ *   dead, left     the one that is waited for has no process any more
  *   late           it has not posted the operation that others wait in
+ *   stopped        its process is stopped
  *   slow link      all are inside; one link, or all of one rank, is far slower than the others
  *   stuck          all are inside; one did nothing for most of the time
+ *
+ * What the first failure says (from_failure):
+ *
+ *   gave up        a rank aborted, cancelled or destroyed what was under way, or could not do it
+ *   waited for     until the deadline, and nothing of the above explains it
+ *   stopped        the process of the one that is blamed is stopped
+ *   expelled       it gave no heartbeat for too long, and its process is not seen stopped now
+ *   dead, left     it was lost, and has no process any more
  *   broken link    both ends live, and yet the link failed
  */
 #include <inttypes.h>
