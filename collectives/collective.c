@@ -396,14 +396,20 @@ static spr_status request_take(spr_request **request)
     return status;
 }
 
+static spr_status no_request(const char *call)
+{
+    spr_error_clear(spr_thread_error());
+    return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
+                         "%s: there is no request: it was taken, or never posted", call);
+}
+
 spr_status spr_test(spr_request **request)
 {
     spr_status status = SPR_IN_PROGRESS;
     spr_comm *comm;
 
     if (!request || !*request)
-        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
-                             "spr_test: there is no request: it was taken, or never posted");
+        return no_request("spr_test");
     comm = (*request)->comm;
     if (comm->process != spr_process())
         return spr_comm_forked(comm);
@@ -425,8 +431,7 @@ spr_status spr_wait(spr_request **request, double timeout_s)
     uint64_t until = UINT64_MAX;
 
     if (!request || !*request)
-        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
-                             "spr_wait: there is no request: it was taken, or never posted");
+        return no_request("spr_wait");
     comm = (*request)->comm;
     if (comm->process != spr_process())
         return spr_comm_forked(comm);

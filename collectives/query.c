@@ -153,6 +153,7 @@ spr_status spr_mem_deregister(spr_comm *comm, void *memory)
 
 spr_status spr_comm_stats(spr_comm *comm, spr_stats *stats)
 {
+    spr_error_clear(spr_thread_error());
     if (!comm || !stats || stats->struct_size != sizeof *stats)
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
                              "spr_comm_stats: no communicator, no stats, or their struct_size is "

@@ -294,6 +294,33 @@ static void a_call_that_cannot_begin_leaves_no_trace(void **state)
 
 /* Arguments ------------------------------------------------------------------------------------ */
 
+static void what_was_wrong_is_said(void **state)
+{
+    spr_stats stats = {.struct_size = 8};
+    spr_request *request = NULL;
+    struct world w;
+
+    (void)state;
+    make(&w, 2);
+#define REFUSED(call, text)                                                                        \
+    do {                                                                                           \
+        assert_int_equal(call, SPR_ERR_INVALID);                                                   \
+        if (!strstr(spr_last_error(NULL), text))                                                   \
+            fail_msg("%s: '%s'", #call, spr_last_error(NULL));                                     \
+    } while (0)
+    REFUSED(spr_allreduce(NULL, in[0], out[0], 10, SPR_FP32, SPR_SUM, NULL), "no communicator");
+    REFUSED(spr_allreduce(w.comms[0], in[0], out[0], 10, (spr_dtype)77, SPR_SUM, NULL),
+            "77 is no element type");
+    REFUSED(spr_allreduce(w.comms[0], in[0], out[0], 10, SPR_FP32, (spr_op)78, NULL),
+            "78 is no reduction");
+    REFUSED(spr_icompressed_allreduce(w.comms[0], NULL, NULL, SPR_SUM, NULL, &request), "no codec");
+    REFUSED(spr_comm_stats(w.comms[0], &stats), "struct_size");
+    REFUSED(spr_test(&request), "no request");
+    REFUSED(spr_wait(&request, 0), "no request");
+#undef REFUSED
+    world_destroy(&w);
+}
+
 static void wrong_options_and_requests_are_invalid(void **state)
 {
     static const size_t sizes[] = {0, 8, sizeof(spr_call_options) - 1,
@@ -422,6 +449,7 @@ int main(void)
         cmocka_unit_test(ranks_that_disagree_are_told),
         cmocka_unit_test(the_oldest_of_many_in_flight_may_disagree),
         cmocka_unit_test(a_call_that_cannot_begin_leaves_no_trace),
+        cmocka_unit_test(what_was_wrong_is_said),
         cmocka_unit_test(wrong_options_and_requests_are_invalid),
         cmocka_unit_test(an_invalid_call_leaves_the_codec_as_it_was),
         cmocka_unit_test(a_deadline_names_its_own_operation),
