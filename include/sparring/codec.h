@@ -92,10 +92,10 @@ spr_status spr_codec_set_learning_rate(spr_codec *codec, double rate);
  * Each element is summed by one rank, its owner, which sends the sum on as the value coder makes it
  * and keeps the rest in its residual: over all ranks, residuals and results are what went in (after
  * Tang et al. 2019, "DoubleSqueeze"). Lists so short that each rank gets and sums all of them are
- * rounded once. Sums stay fp32 with sums=exact, without feedback, where
- * values are rounded at random, and with "random". union=bounded: an owner sends on only the
- * largest sums, as many as a rank has sent on average, and what was put into the others comes back
- * (Li and Hoefler 2022, Ok-Topk).
+ * rounded once. Sums stay fp32 with sums=exact, without feedback, where values are rounded at
+ * random, and with "random". union=bounded: an owner sends on only the largest sums, as many as a
+ * rank has sent on average, and what was put into the others comes back (Li and Hoefler 2022,
+ * Ok-Topk).
  *
  * When the request fails, what was to be sent goes back into the residual, exact to the bit,
  * and the gradient is absorbed there (the buffer's contents are then undefined): a retry of the

@@ -60,7 +60,9 @@ static void compressed_chunks_that_are_none_are_refused(void **state)
         int zstd;
         uint32_t payload;
         const char *why;
-    } lies[] = {{1, 16, "zstd: no frame"}, {1, UINT32_MAX, "more content"}, {0, 16, "chunk"}};
+    } lies[] = {{1, 16, "zstd: no frame"},
+                {1, UINT32_MAX, "more content"},
+                {0, 16, "unknown chunk format"}};
 
     (void)state;
     for (size_t i = 0; i < SPR_ARRAY_LEN(streams) * SPR_ARRAY_LEN(lies); i++) {

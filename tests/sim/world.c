@@ -60,13 +60,15 @@ void world_set_indices(struct world *w, int indices)
 
 bool world_set_zstd(struct world *w, int level)
 {
-    for (int r = 0; r < w->ranks && spr_zstd_is_built_in(); r++) {
+    if (!spr_zstd_is_built_in())
+        return false;
+    for (int r = 0; r < w->ranks; r++) {
         if (!w->comms[r])
             continue;
         w->comms[r]->options.zstd = level;
         must(spr_zstd_create(level, &w->comms[r]->zstd));
     }
-    return spr_zstd_is_built_in();
+    return true;
 }
 
 void world_set_determinism(struct world *w, int level)
