@@ -235,7 +235,8 @@ void spr_plan_of_codec(struct spr_plan *plan, const spr_comm *comm, spr_codec *c
     plan->coding = spr_codec_coding(codec);
     plan->dtype = dense ? spr_halves_dtype(plan->vtype) : SPR_FP32;
     plan->bound_union = comm->size > 1 && spr_codec_bounds_union(codec);
-    plan->round_sums = comm->size > 1 && spr_codec_rounds_sums(codec);
+    plan->sum_vtype = comm->size > 1 ? spr_codec_sum_vtype(codec) : SPR_V_FP32;
+    plan->sum_coding = spr_codec_sum_coding(codec);
     spr_plan_recall(plan, comm, codec);
 }
 
@@ -287,7 +288,8 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
                               .vtype = step.vtype,
                               .coding = step.coding,
                               .rest = step.rest,
-                              .round_sums = step.round_sums,
+                              .sum_vtype = step.sum_vtype,
+                              .sum_coding = step.sum_coding,
                               .bound_union = step.bound_union,
                               .codec_step = step.sum ? step.number : 0};
     return SPR_OK;

@@ -50,8 +50,9 @@ struct spr_plan {
     enum spr_vtype vtype;            /* of the values on their way to the owner */
     struct spr_coding coding;        /* ... when they are coded */
     float *rest;                     /* ... where to write what that loses, or NULL */
+    enum spr_vtype sum_vtype;        /* of sums; not FP32: the codec keeps what that loses */
+    struct spr_coding sum_coding;    /* ... when they are coded */
     uint64_t codec_hash, codec_step; /* as in the descriptor */
-    bool round_sums;  /* sums travel as values do, and the codec keeps what that loses */
     bool bound_union; /* only the largest sums travel, and the codec takes the others back */
     float *gradient;  /* NULL, or the result that a codec makes of sums: spr_codec_next() */
     float *unpack;    /* dense codecs: recv holds halves, which go here at the end */

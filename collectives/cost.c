@@ -355,12 +355,10 @@ double spr_cost_sparse_dense(const struct spr_estimate *e)
 
 /* Estimates ------------------------------------------------------------------------------------ */
 
-static double value_bytes(const struct spr_plan *plan)
+static double value_bytes(enum spr_vtype vtype, const struct spr_coding *coding)
 {
-    const struct spr_coding *coding = &plan->coding;
-
-    if (plan->vtype != SPR_V_CODED)
-        return (double)spr_vtype_bytes(plan->vtype);
+    if (vtype != SPR_V_CODED)
+        return (double)spr_vtype_bytes(vtype);
     return coding->coder && spr_coding_is_fixed(coding)
                ? (double)spr_coding_bound(coding, SPR_WINDOW) / SPR_WINDOW
                : CODED_BYTES;
@@ -403,8 +401,8 @@ struct spr_estimate spr_estimate_of(const struct spr_comm *comm, const struct sp
                              .bytes = (double)plan->count * (double)spr_dtype_size(plan->dtype),
                              .k = (double)plan->most_entries,
                              .u = (double)plan->last_union,
-                             .value = value_bytes(plan),
-                             .sum = plan->round_sums ? value_bytes(plan) : 4};
+                             .value = value_bytes(plan->vtype, &plan->coding),
+                             .sum = value_bytes(plan->sum_vtype, &plan->sum_coding)};
 
     for (int h = 0; t->hosts > 1 && h < t->hosts; h++)
         e.local = fmax(e.local, t->first[h + 1] - t->first[h]);

@@ -82,6 +82,7 @@ struct spr_sparse_state {
     bool packs;               /* messages are chunks, which may be compressed */
     uint32_t *offsets;        /* of our list, by block; NULL: a dense vector */
     struct spr_coding coding; /* of coded values, with scratch */
+    struct spr_coding sum_coding; /* of coded sums; the same scratch */
     /* Who does what. Of the blocks' owners, by number: */
     const int *owners;     /* [blocks.ranks] which rank that is; NULL: the one of that number */
     const int *collectors; /* [blocks.ranks] who takes our entries for it; NULL: it does itself */
@@ -130,6 +131,14 @@ static inline const struct spr_coding *spr_sparse_coding(const spr_request *rq)
     return rq->plan.vtype == SPR_V_CODED ? &s->coding : NULL;
 }
 
+/* Coded sums on their way from the owner, or NULL. */
+static inline const struct spr_coding *spr_sparse_sum_coding(const spr_request *rq)
+{
+    const struct spr_sparse_state *s = rq->state;
+
+    return rq->plan.sum_vtype == SPR_V_CODED ? &s->sum_coding : NULL;
+}
+
 static inline int spr_sparse_owners(const struct spr_sparse_state *s)
 {
     return (int)s->blocks.ranks;
@@ -160,14 +169,16 @@ static inline uint32_t spr_sparse_step(const struct spr_sparse_state *s, int own
 static inline bool spr_sparse_is_uncoded(const struct spr_plan *plan, int size)
 {
     (void)size;
-    return plan->dtype == SPR_FP32 && plan->vtype != SPR_V_CODED && !plan->bound_union;
+    return plan->dtype == SPR_FP32 && plan->vtype != SPR_V_CODED &&
+           plan->sum_vtype != SPR_V_CODED && !plan->bound_union;
 }
 
 /* A list of fp32 entries whose sum goes to everybody as it is? */
 static inline bool spr_sparse_is_plain(const struct spr_plan *plan, int size)
 {
     (void)size;
-    return plan->dtype == SPR_FP32 && plan->vtype == SPR_V_FP32 && !plan->bound_union;
+    return plan->dtype == SPR_FP32 && plan->vtype == SPR_V_FP32 && plan->sum_vtype == SPR_V_FP32 &&
+           !plan->bound_union;
 }
 
 /* Memory of chunk_bytes; NULL: there is none. put(NULL) is harmless. */
@@ -217,8 +228,9 @@ size_t spr_sparse_encode(spr_request *rq, uint32_t owner, uint32_t *next_window,
 /* Add its entries of a window of an owner. Returns how many. */
 size_t spr_sparse_add_list(spr_request *rq, uint32_t owner, uint32_t window, float *accumulator,
                            uint64_t *touched);
-/* The values of a writer are left with what encoding has lost of them. */
-void spr_sparse_leave_rest(const spr_request *rq, const struct spr_chunk_writer *w,
+/* The values of a writer are left with what encoding has lost of them. coding: as in the chunk, or
+ * NULL. */
+void spr_sparse_leave_rest(const struct spr_chunk_writer *w, const struct spr_coding *coding,
                            const void *encoded, size_t bytes);
 
 /* May the window in an accumulator, which has touched these of `span` positions, at most n of them,

@@ -19,8 +19,8 @@
 static bool usable(const struct spr_plan *plan, int size)
 {
     (void)size;
-    return plan->dtype == SPR_FP32 && plan->vtype != SPR_V_CODED && !plan->bound_union &&
-           !plan->list;
+    return plan->dtype == SPR_FP32 && plan->vtype != SPR_V_CODED &&
+           plan->sum_vtype != SPR_V_CODED && !plan->bound_union && !plan->list;
 }
 
 static spr_status scatter(const struct spr_plan *plan, float *vector, int rank)

@@ -108,6 +108,15 @@ void spr_sparse_cleanup(spr_request *rq)
     }
 }
 
+/* The longest image of n values or sums; 0: none are coded. */
+static size_t image_bytes(const spr_request *rq, size_t n)
+{
+    const struct spr_coding *values = spr_sparse_coding(rq), *sums = spr_sparse_sum_coding(rq);
+
+    return spr_max_size(values ? spr_coding_bound(values, n) : 0,
+                        sums ? spr_coding_bound(sums, n) : 0);
+}
+
 /* Of the largest chunk. A vector of one window per owner is sent in one. */
 static size_t chunk_bytes(const spr_request *rq)
 {
@@ -117,10 +126,10 @@ static size_t chunk_bytes(const spr_request *rq)
     if (s->most_windows > 1)
         return SPR_FRAME_MAX_PAYLOAD;
     plain = spr_chunk_bytes(SPR_CHUNK_BITMAP, SPR_V_FP32, 1, s->span, s->span / 64, s->span);
-    if (rq->plan.vtype != SPR_V_CODED)
+    coded = image_bytes(rq, s->span);
+    if (coded == 0)
         return plain;
-    coded = spr_chunk_bytes(SPR_CHUNK_BITMAP, SPR_V_CODED, 1, s->span, s->span / 64, s->span) + 4 +
-            spr_coding_bound(&s->coding, s->span);
+    coded += spr_chunk_bytes(SPR_CHUNK_BITMAP, SPR_V_CODED, 1, s->span, s->span / 64, s->span) + 4;
     return spr_max_size(plain, coded);
 }
 
@@ -145,14 +154,15 @@ static spr_status take_input(spr_request *rq)
 
 static bool make_coding(spr_request *rq)
 {
-    struct spr_coding *c = &((struct spr_sparse_state *)rq->state)->coding;
-    size_t values = ((struct spr_sparse_state *)rq->state)->span + 16;
+    struct spr_sparse_state *s = rq->state;
+    size_t values = s->span + 16, image = image_bytes(rq, values);
 
-    if (rq->plan.vtype != SPR_V_CODED)
+    if (image == 0)
         return true;
-    c->values = spr_arena_buffer(&rq->arena, values * sizeof *c->values);
-    c->image = spr_arena_buffer(&rq->arena, spr_coding_bound(c, values));
-    return c->values && c->image;
+    s->coding.values = s->sum_coding.values =
+        spr_arena_buffer(&rq->arena, values * sizeof *s->coding.values);
+    s->coding.image = s->sum_coding.image = spr_arena_buffer(&rq->arena, image);
+    return s->coding.values && s->coding.image;
 }
 
 spr_status spr_sparse_prepare(spr_request *rq, size_t state_bytes, int owners)
@@ -173,6 +183,7 @@ spr_status spr_sparse_prepare(spr_request *rq, size_t state_bytes, int owners)
     s->span = most ? spr_blocks_window_len(&s->blocks, 0, 0) : 1;
     s->span = (uint32_t)spr_align_up(s->span, 64);
     s->coding = plan->coding;
+    s->sum_coding = plan->sum_coding;
     s->indices = spr_indices_coder(spr_indices_of(rq->comm));
     s->packs = rq->comm->zstd != NULL;
     s->chunk_bytes = chunk_bytes(rq);

@@ -33,18 +33,12 @@ static void keep_rest(spr_request *rq, const void *encoded, size_t bytes)
     float weight = rq->plan.op == SPR_AVG ? (float)rq->comm->size : 1;
     size_t done = 0;
 
-    spr_sparse_leave_rest(rq, w, encoded, bytes);
+    spr_sparse_leave_rest(w, spr_sparse_sum_coding(rq), encoded, bytes);
     for (uint32_t i = 0; i < w->windows; done += w->per_window[i++]) {
         const struct spr_codec_rest r = {w->first_window + i, w->pos + done, w->val + done,
                                          w->per_window[i]};
         spr_codec_keep_rest(rq->codec, &r, weight);
     }
-}
-
-/* Sums travel as values do, or as fp32. */
-static const struct spr_coding *union_coding(const spr_request *rq)
-{
-    return rq->plan.round_sums ? spr_sparse_coding(rq) : NULL;
 }
 
 uint32_t spr_union_step(const struct spr_sparse_state *s, int owner)
@@ -55,7 +49,6 @@ uint32_t spr_union_step(const struct spr_sparse_state *s, int owner)
 /* Encode what was harvested and send it to everybody; take it into our own result. */
 static bool send_union(spr_request *rq, bool last)
 {
-    enum spr_vtype vtype = rq->plan.round_sums ? rq->plan.vtype : SPR_V_FP32;
     struct spr_sparse_state *s = rq->state;
     struct spr_union_slot *slot = free_slot(rq);
     int size = rq->comm->size, rank = rq->comm->rank;
@@ -63,9 +56,9 @@ static bool send_union(spr_request *rq, bool last)
     size_t bytes;
 
     assert(slot); /* the caller has looked */
-    s->union_writer.coding = &s->coding;
-    bytes = spr_chunk_writer_finish(&s->union_writer, vtype, -1, last ? SPR_CHUNK_LAST : 0,
-                                    slot->buffer, s->chunk_bytes);
+    s->union_writer.coding = &s->sum_coding;
+    bytes = spr_chunk_writer_finish(&s->union_writer, rq->plan.sum_vtype, -1,
+                                    last ? SPR_CHUNK_LAST : 0, slot->buffer, s->chunk_bytes);
     spr_wire_begin(&slot->wire);
     for (int i = 1; i < size; i++) {
         int peer = (rank + i) % size;
@@ -75,10 +68,10 @@ static bool send_union(spr_request *rq, bool last)
     }
     s->union_chunks++;
     if (spr_sparse_check(rq, &c, slot->buffer, bytes, rank, (uint32_t)s->own,
-                         s->union_writer.first_window, union_coding(rq)) != SPR_OK ||
+                         s->union_writer.first_window, spr_sparse_sum_coding(rq)) != SPR_OK ||
         spr_sparse_take(rq, &c, slot->buffer, bytes) != SPR_OK)
         return false;
-    if (rq->plan.round_sums)
+    if (rq->plan.sum_vtype != SPR_V_FP32)
         keep_rest(rq, slot->buffer, bytes);
     return true;
 }
@@ -124,7 +117,8 @@ bool spr_union_take_chunk(spr_request *rq, int owner, struct spr_in *in)
     bool held;
 
     if (!spr_stream_plain(rq, u, in, from, &data, &bytes) ||
-        spr_sparse_check(rq, &c, data, bytes, from, (uint32_t)owner, u->window, union_coding(rq)))
+        spr_sparse_check(rq, &c, data, bytes, from, (uint32_t)owner, u->window,
+                         spr_sparse_sum_coding(rq)))
         return false;
     held = spr_sparse_pass_on(rq, owner, u->taken, in, spr_union_step(s, owner) + u->taken);
     u->last = c.flags & SPR_CHUNK_LAST;

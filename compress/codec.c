@@ -213,18 +213,19 @@ spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
 {
     bool again = codec->phase == SPR_CODEC_ABSORBED;
     bool several = place->blocks.ranks > 1;
-    bool round_sums = several && spr_codec_rounds_sums(codec);
+    enum spr_vtype sums = several ? codec->sum_vtype : SPR_V_FP32;
     int slot = again ? codec->slot : codec->committed == 0;
 
     if (codec->phase == SPR_CODEC_RUNNING)
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
                              "codec %s is in use by a running request", codec->spec);
-    if (spr_codec_sums_open(codec, slot, round_sums ? place : NULL) != SPR_OK)
+    if (spr_codec_sums_open(codec, slot, sums != SPR_V_FP32 ? place : NULL) != SPR_OK)
         return SPR_ERR_NOMEM;
     codec->slot = slot;
     *step = (struct spr_codec_step){
         .vtype = codec->vtype,
-        .round_sums = round_sums,
+        .sum_vtype = sums,
+        .sum_coding = spr_codec_sum_coding(codec),
         .bound_union = several && spr_codec_bounds_union(codec),
     };
     codec->quality.due = false;

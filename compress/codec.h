@@ -28,9 +28,10 @@
  * after the loss of a rank, rounds anew. Without a selection, a coder that rounds at random (qsgd,
  * terngrad, natural, int8:rounding=stochastic) works as in its paper, without a residual.
  *
- * Sums are sent on as the values were, unless the string says sums=exact, the coder loses nothing
- * or rounds at random, there is no feedback, or the positions are not sent: what that loses stays
- * in the residual of the rank that has summed them (codec_sums.c).
+ * Sums are sent on as the values were, or as sums= says, and what that loses stays in the residual
+ * of the rank that has summed them (codec_sums.c). They are exact where there is no feedback or the
+ * positions are not sent, and, unless sums= names a coder, where that of the values rounds at
+ * random.
  *
  * With union=bounded only the largest sums are sent on. An element that all ranks get nothing of
  * comes back to the residuals of those who have sent it, when the step is committed: it is taken by
@@ -68,7 +69,7 @@ struct spr_codec_kind {
     bool dense;       /* whole vectors, no selection */
     bool lists;       /* of indices and values; otherwise values only */
     bool coded;       /* SPR_V_CODED */
-    bool round_sums;  /* sums are sent on as values are, where there are several ranks */
+    bool round_sums;  /* sums are rounded before they are sent on, where there are several ranks */
     bool bound_union; /* likewise: the largest of them alone */
     bool conserves;   /* residual' = residual + gradient - sent */
 };
@@ -96,11 +97,12 @@ struct spr_codec_step {
     enum spr_vtype vtype;  /* values fit this type without loss; or they are */
     struct spr_coding coding; /* ... coded so, without scratch */
     float *rest;              /* NULL, or where what coding loses of the vector is to be written */
-    bool round_sums;          /* sums are sent on as values are: spr_codec_keep_rest() */
-    bool bound_union;         /* the largest of them alone: spr_codec_take_back() */
+    enum spr_vtype sum_vtype; /* of sums that are sent on; not FP32: spr_codec_keep_rest() */
+    struct spr_coding sum_coding; /* ... coded so */
+    bool bound_union;             /* the largest of them alone: spr_codec_take_back() */
 };
-/* A window of those that this rank sums in a step with round_sums, and what rounding has left of
- * its sums, at ascending positions. Of a dense vector at all of them: pos is not read. */
+/* A window of those that this rank sums in a step that rounds them, and what that has left of its
+ * sums, at ascending positions. Of a dense vector at all of them: pos is not read. */
 struct spr_codec_rest {
     uint32_t window;
     const uint16_t *pos;
@@ -116,8 +118,9 @@ enum spr_vtype spr_codec_vtype(const spr_codec *codec);
 struct spr_coding spr_codec_coding(const spr_codec *codec);
 /* Entries of a list at most, as string and layout say: the same on all ranks. 0: it sends none. */
 size_t spr_codec_most_entries(const spr_codec *codec);
-/* Where there are several ranks, are sums sent on as values are? */
-bool spr_codec_rounds_sums(const spr_codec *codec);
+/* Where there are several ranks, how are sums sent on? As in spr_codec_step. */
+enum spr_vtype spr_codec_sum_vtype(const spr_codec *codec);
+struct spr_coding spr_codec_sum_coding(const spr_codec *codec);
 /* Where there are several ranks, are the largest of the sums alone sent on? */
 bool spr_codec_bounds_union(const spr_codec *codec);
 spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,

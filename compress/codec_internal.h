@@ -62,7 +62,7 @@ struct spr_codec_selection {
     size_t option_count;
     size_t feedback_options;             /* so many rows of spr_feedback_table follow them */
     const struct spr_value_coder *coder; /* unless the string names one; NULL: none */
-    const char *ratio, *feedback;        /* defaults of these options; NULL: as in their tables */
+    const char *ratio, *feedback, *sums; /* defaults of these options; NULL: as in their tables */
     const struct spr_codec_steps *steps;
 };
 /* NULL-terminated by name. */
@@ -109,8 +109,11 @@ struct spr_codec {
     unsigned traits;                                            /* of the coder, SPR_VALUES_... */
     _Alignas(16) unsigned char options[SPR_CODEC_OPTION_BYTES]; /* of the selection */
     _Alignas(16) unsigned char coder_options[SPR_VALUE_OPTION_BYTES]; /* ... coder->options */
-    char spec[SPR_CODEC_SPEC_BYTES];                                  /* canonical */
-    uint64_t hash;                                                    /* of spec and layout */
+    enum spr_vtype sum_vtype;                                         /* SPR_V_FP32: exact */
+    const struct spr_value_coder *sum_coder;
+    _Alignas(16) unsigned char sum_options[SPR_VALUE_OPTION_BYTES]; /* ... sum_coder->options */
+    char spec[SPR_CODEC_SPEC_BYTES];                                /* canonical */
+    uint64_t hash;                                                  /* of spec and layout */
     enum spr_codec_phase phase;
     struct spr_codec_parameter *parameters; /* ascending by id */
     struct spr_lowrank_tensor *tensors;     /* in the same order */
@@ -174,7 +177,13 @@ static inline struct spr_feedback spr_codec_feedback_of(const spr_codec *codec,
     return f;
 }
 
+/* The type of values that a coder makes: its own, or coded ones. */
+enum spr_vtype spr_codec_vtype_of(const struct spr_value_coder *coder);
+
 /* ---- codec_sums.c ---- */
+
+/* How sums are sent on, when all else is known. */
+void spr_codec_sums_choose(spr_codec *codec);
 
 /* What was not sent on has lost nothing, of the step of codec->slot. */
 void spr_codec_sums_take_back(spr_codec *codec, const float *result);

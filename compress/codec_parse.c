@@ -233,7 +233,7 @@ static void print_spec(spr_codec *codec)
                   codec->coder_options, out + n, room - n);
 }
 
-static enum spr_vtype vtype_of(const struct spr_value_coder *coder)
+enum spr_vtype spr_codec_vtype_of(const struct spr_value_coder *coder)
 {
     static const struct spr_value_coder *const plain[SPR_V_COUNT] = {
         [SPR_V_FP32] = &spr_value_fp32,
@@ -261,8 +261,9 @@ spr_status spr_codec_parse(const char *spec, spr_codec *codec, struct spr_error 
             break;
         p.at++; /* '+' */
     }
-    codec->vtype = vtype_of(codec->coder);
+    codec->vtype = spr_codec_vtype_of(codec->coder);
     codec->traits = codec->coder->traits(codec->coder_options);
+    spr_codec_sums_choose(codec);
     print_spec(codec);
     return SPR_OK;
 }
@@ -276,7 +277,7 @@ spr_status spr_codec_kind_of(const char *spec, struct spr_codec_kind *kind, stru
         *kind = (struct spr_codec_kind){.dense = !codec.selection->selector,
                                         .lists = spr_codec_sends_lists(&codec),
                                         .coded = codec.vtype == SPR_V_CODED,
-                                        .round_sums = spr_codec_rounds_sums(&codec),
+                                        .round_sums = codec.sum_vtype != SPR_V_FP32,
                                         .bound_union = spr_codec_bounds_union(&codec),
                                         .conserves = codec.selection->steps->conserves(&codec)};
     return status;

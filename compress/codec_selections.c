@@ -61,12 +61,14 @@ const struct spr_codec_selection spr_codec_selections[] = {
     },
     {
         .name = "onebit",
-        .doc = "1-bit SGD: all signs, with feedback=momentum, without which it needs a lower rate",
+        .doc = "1-bit SGD: all signs, with feedback=momentum and sums=int4, without which it needs "
+               "a lower rate",
         .paper = "Seide et al. 2014, 1-bit stochastic gradient descent; momentum before the coder: "
                  "Tang et al. 2021, 1-bit Adam",
         .coder = &spr_value_sign,
         .feedback_options = SPR_FEEDBACK_WHOLE_OPTIONS,
         .feedback = "momentum",
+        .sums = "int4",
         .steps = &spr_codec_whole,
     },
     {
@@ -113,6 +115,7 @@ size_t spr_codec_selection_options(const struct spr_codec_selection *s,
         options[n++] = with_default(own[i], "ratio", s->ratio);
     for (size_t i = 0; i < s->feedback_options; i++) {
         options[n] = with_default(spr_feedback_table[i], "feedback", s->feedback);
+        options[n] = with_default(options[n], "sums", s->sums);
         options[n++].offset += SPR_SELECT_OPTION_BYTES;
     }
     return n;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Sums that are rounded as the values were. Where a rank has summed elements of a step and sends
- * them on as the value coder makes them, what that loses goes into its own residual, since nobody
- * else knows of it: sums' = round(sum), residual += sum - sums'. Over all ranks, what was sent and
- * what stays is what went in (after Tang et al. 2019, "DoubleSqueeze", whose server has a residual
- * of its own for this).
+ * Sums that are rounded, as the values were or by a coder of their own. Where a rank has summed
+ * elements of a step and sends them on as that coder makes them, what it loses goes into the rank's
+ * own residual, since nobody else knows of it: sums' = round(sum), residual += sum - sums'. Over
+ * all ranks, what was sent and what stays is what went in (after Tang et al. 2019, "DoubleSqueeze",
+ * whose server has a residual of its own for this).
  *
  * A step that is committed may be revoked, so this enters the residual late: when the next step
  * begins, or when somebody looks at it. Until then it is only listed; after somebody has looked,
@@ -26,14 +26,42 @@ static size_t most_of(const struct spr_codec_place *place)
     return (size_t)spr_blocks_local(&place->blocks, place->rank);
 }
 
-bool spr_codec_rounds_sums(const spr_codec *codec)
+/* Is there a residual for what sums lose, and does the codec code sums at all? */
+static bool may_round(const spr_codec *codec)
 {
-    const struct spr_feedback_options *f = spr_codec_feedback(codec);
+    if (spr_codec_feedback(codec)->rule == SPR_FEEDBACK_OFF)
+        return false;
+    if (codec->selection->selector)
+        return spr_codec_sends_lists(codec);
+    return codec->vtype == SPR_V_CODED && !(codec->traits & SPR_VALUES_RANDOM);
+}
 
-    return f->sums == SPR_SUMS_ROUNDED && f->rule != SPR_FEEDBACK_OFF &&
-           !spr_codec_is_lossless(codec) && !(codec->traits & SPR_VALUES_RANDOM) &&
-           (codec->selection->selector ? spr_codec_sends_lists(codec)
-                                       : codec->vtype == SPR_V_CODED);
+void spr_codec_sums_choose(spr_codec *codec)
+{
+    static const struct spr_value_coder *const coders[] = {
+        [SPR_SUMS_EXACT] = &spr_value_fp32, [SPR_SUMS_FP16] = &spr_value_fp16,
+        [SPR_SUMS_BF16] = &spr_value_bf16,  [SPR_SUMS_INT8] = &spr_value_int8,
+        [SPR_SUMS_INT4] = &spr_value_int4,
+    };
+    int sums = may_round(codec) ? spr_codec_feedback(codec)->sums : SPR_SUMS_EXACT;
+    bool as_values = sums == SPR_SUMS_ROUNDED && !(codec->traits & SPR_VALUES_RANDOM);
+
+    if (sums == SPR_SUMS_ROUNDED && !as_values)
+        sums = SPR_SUMS_EXACT;
+    codec->sum_coder = as_values ? codec->coder : coders[sums];
+    if (as_values)
+        memcpy(codec->sum_options, codec->coder_options, sizeof codec->sum_options);
+    else
+        spr_opt_defaults(codec->sum_coder->options, codec->sum_coder->option_count,
+                         codec->sum_options, NULL);
+    codec->sum_vtype = spr_codec_vtype_of(codec->sum_coder);
+}
+
+enum spr_vtype spr_codec_sum_vtype(const spr_codec *codec) { return codec->sum_vtype; }
+
+struct spr_coding spr_codec_sum_coding(const spr_codec *codec)
+{
+    return (struct spr_coding){.coder = codec->sum_coder, .options = codec->sum_options};
 }
 
 bool spr_codec_bounds_union(const spr_codec *codec)

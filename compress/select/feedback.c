@@ -9,7 +9,7 @@
 #include "compress/kernels/select.h"
 
 static const char *const rules[] = {"on", "decay", "momentum", "nesterov", "off", NULL};
-static const char *const sums[] = {"rounded", "exact", NULL};
+static const char *const sums[] = {"rounded", "exact", "fp16", "bf16", "int8", "int4", NULL};
 static const char *const unions[] = {"all", "bounded", NULL};
 
 const struct spr_opt spr_feedback_table[SPR_FEEDBACK_OPTIONS] = {
@@ -42,8 +42,8 @@ const struct spr_opt spr_feedback_table[SPR_FEEDBACK_OPTIONS] = {
     {
         .name = "sums",
         .default_value = "rounded",
-        .doc = "sums are sent on as values are, and what that loses stays where they were summed; "
-               "exact = as fp32",
+        .doc = "sums are sent on as values are, or as fp16, bf16, int8, int4, and what that loses "
+               "stays where they were summed; exact = as fp32",
         .type = SPR_OPT_ENUM,
         .offset = offsetof(struct spr_feedback_options, sums),
         .choices = sums,

@@ -48,7 +48,14 @@ struct spr_feedback {
 };
 
 /* What becomes of sums that are sent on (compress/codec_sums.c). */
-enum spr_feedback_sums { SPR_SUMS_ROUNDED, SPR_SUMS_EXACT };
+enum spr_feedback_sums {
+    SPR_SUMS_ROUNDED, /* as the values were */
+    SPR_SUMS_EXACT,
+    SPR_SUMS_FP16,
+    SPR_SUMS_BF16,
+    SPR_SUMS_INT8,
+    SPR_SUMS_INT4,
+};
 enum spr_feedback_union { SPR_UNION_ALL, SPR_UNION_BOUNDED };
 
 /* What a user can choose. */

@@ -89,13 +89,13 @@ spr_status spr_codec_set_learning_rate(spr_codec *codec, double rate);
  * each rank's codec selected. residual' = residual + gradient - sent; with feedback=decay, momentum
  * or nesterov (dgc) by their rule, which may need the optimizer to have no momentum of its own.
  *
- * Each element is summed by one rank, its owner, which sends the sum on as the value coder makes it
- * and keeps the rest in its residual: over all ranks, residuals and results are what went in (after
- * Tang et al. 2019, "DoubleSqueeze"). Lists so short that each rank gets and sums all of them are
- * rounded once. Sums stay fp32 with sums=exact, without feedback, where values are rounded at
- * random, and with "random". union=bounded: an owner sends on only the largest sums, as many as a
- * rank has sent on average, and what was put into the others comes back (Li and Hoefler 2022,
- * Ok-Topk).
+ * Each element is summed by one rank, its owner, which sends the sum on as the value coder makes
+ * it, or the one that sums= names, and keeps the rest in its residual: over all ranks, residuals
+ * and results are what went in (after Tang et al. 2019, "DoubleSqueeze"). Lists so short that each
+ * rank gets and sums all of them are rounded once. Sums stay fp32 with sums=exact, without
+ * feedback, with "random", and where values are rounded at random and sums= names nothing else.
+ * union=bounded: an owner sends on only the largest sums, as many as a rank has sent on average,
+ * and what was put into the others comes back (Li and Hoefler 2022, Ok-Topk).
  *
  * When the request fails, what was to be sent goes back into the residual, exact to the bit,
  * and the gradient is absorbed there (the buffer's contents are then undefined): a retry of the

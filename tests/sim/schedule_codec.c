@@ -171,7 +171,7 @@ static bool same_residual(const struct schedule_play *play, int r, int broken, c
 /* Does what comes out depend on more than what each rank has sent? Then only the residuals tell. */
 static bool by_residual(const spr_codec *codec)
 {
-    return spr_codec_rounds_sums(codec) || spr_codec_bounds_union(codec) ||
+    return spr_codec_sum_vtype(codec) != SPR_V_FP32 || spr_codec_bounds_union(codec) ||
            codec->selection->steps == &spr_codec_low_rank;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Sums that are rounded as values are (compress/codec_sums.c), over simulated links: what comes out
- * is the sum, rounded once more by its owner; what that loses comes again; and sums=exact, coders
- * that round at random and a rank alone leave the sum as it is. And unions that are bounded: the
- * largest sums come out, and the others where they came from.
+ * Sums that are rounded as values are, or by a coder of their own (compress/codec_sums.c), over
+ * simulated links: what comes out is the sum, rounded once more by its owner; what that loses comes
+ * again; and sums=exact, coders that round at random and a rank alone leave the sum as it is. And
+ * unions that are bounded: the largest sums come out, and the others where they came from.
  */
 #include "compress/coding.h"
 /* Owners round sums; short lists have none. */
@@ -26,6 +26,12 @@ static const char *const rounding_specs[] = {
     "topk:ratio=5%,union=bounded+fp16",
     "topk:ratio=20%,union=bounded+int8:group=64",
     "block:ratio=10%,union=bounded+bf16",
+    "topk:ratio=5%,sums=int8",
+    "topk:ratio=3%,sums=fp16+int8:rounding=stochastic",
+    "topk:ratio=8%,sums=int4+bf16",
+    "block:ratio=10%,union=bounded,sums=bf16",
+    "none:sums=int8+sign",
+    "none:sums=fp16+int4:group=100",
 };
 static const char *const exact_specs[] = {
     "topk:ratio=5%",
@@ -137,7 +143,7 @@ static void round_window(const struct spr_coding *c, const struct spr_blocks *b,
 
 static void round_sum(const spr_codec *c, int ranks)
 {
-    const struct spr_coding coding = {.coder = c->coder, .options = c->coder_options};
+    const struct spr_coding coding = {.coder = c->sum_coder, .options = c->sum_options};
     struct spr_blocks b = spr_blocks_choose(N, (uint32_t)ranks);
 
     for (uint32_t owner = 0; owner < (uint32_t)ranks; owner++)
@@ -260,7 +266,9 @@ static void both_ways_take_the_bytes_of_the_coder(void **state)
     static const struct {
         const char *spec;
         double most;
-    } cases[] = {{"int8", 1.02}, {"int4", 0.52}, {"sign", 0.14}, {"none:sums=exact+int8", 2.53}};
+    } cases[] = {{"int8", 1.02},   {"int4", 0.52},
+                 {"sign", 0.14},   {"none:sums=int8+sign", 0.58},
+                 {"onebit", 0.33}, {"none:sums=exact+int8", 2.53}};
     enum { LONG = 4 << 20, RANKS = 4 };
     const spr_layout whole = {.id = 1, .rows = LONG, .columns = 1};
     struct spr_sim_options options = {.ranks = RANKS, .seed = seed, .latency_s = 10e-6};

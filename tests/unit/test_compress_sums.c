@@ -19,7 +19,7 @@ static void begin(spr_codec *codec, float amount)
     struct spr_codec_step step;
 
     assert_int_equal(spr_codec_begin_at(codec, gradient, &place, &step), SPR_OK);
-    assert_true(step.round_sums);
+    assert_true(step.sum_vtype != SPR_V_FP32);
     for (uint32_t w = 0; w < spr_blocks_windows(&place.blocks, RANK); w++) {
         static float rest[SPR_WINDOW];
         static uint16_t pos[SPR_WINDOW];
@@ -214,7 +214,7 @@ static void a_step_that_ends_alone_has_lost_nothing(void **state)
                 begin(codec[i], i ? 0 : 0.25f);
                 spr_codec_abort(codec[i]);
                 assert_int_equal(spr_codec_begin_at(codec[i], gradient, &alone, &step), SPR_OK);
-                assert_false(step.round_sums);
+                assert_true(step.sum_vtype == SPR_V_FP32);
                 spr_codec_commit(codec[i]);
                 if (looked)
                     (void)spr_codec_residual(codec[i]);
@@ -321,6 +321,11 @@ static void not_all_codecs_round_sums(void **state)
         {"onebit", true},
         {"powersgd", false},
         {"dgc+bf16", true},
+        {"topk:sums=int8", true},
+        {"topk:sums=fp16+qsgd", true},
+        {"topk:feedback=off,sums=int8", false},
+        {"none:sums=int8+qsgd", false},
+        {"none:sums=int8+fp16", false},
     };
 
     (void)state;
@@ -332,7 +337,7 @@ static void not_all_codecs_round_sums(void **state)
             struct spr_codec_step step;
 
             assert_int_equal(spr_codec_begin_at(codec, gradient, &here, &step), SPR_OK);
-            assert_int_equal(step.round_sums, cases[c].rounds && ranks > 1);
+            assert_int_equal(step.sum_vtype != SPR_V_FP32, cases[c].rounds && ranks > 1);
             spr_codec_commit(codec);
             spr_codec_destroy(codec);
         }

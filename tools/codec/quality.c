@@ -121,10 +121,12 @@ static struct spr_codec_kind kind_of(const struct subject *subject)
     return kind;
 }
 
-/* Are sums sent as the values are, of the type of the step? Otherwise they are fp32. */
-static bool sums_are_rounded(const struct subject *subject, int ranks)
+/* Of sums that are sent on. */
+static enum spr_vtype sum_vtype(const struct subject *subject, int ranks)
 {
-    return spr_codec_is_dense(subject->codec) || (kind_of(subject).round_sums && ranks > 1);
+    if (spr_codec_is_dense(subject->codec))
+        return subject->wire.vtype;
+    return ranks > 1 ? spr_codec_sum_vtype(subject->codec) : SPR_V_FP32;
 }
 
 /* So many entries all ranks get, of n. */
@@ -148,8 +150,8 @@ spr_status quality_sum(struct subject *subject, int ranks, struct quality_sum *s
         .value = values,
         .index = index,
         .count = n,
-        .vtype = sums_are_rounded(subject, ranks) ? subject->wire.vtype : SPR_V_FP32,
-        .coding = subject->wire.coding,
+        .vtype = sum_vtype(subject, ranks),
+        .coding = spr_codec_sum_coding(subject->codec),
     };
     struct spr_rng rng = {.seed = n};
     spr_status status;
