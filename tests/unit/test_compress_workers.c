@@ -172,7 +172,27 @@ static size_t need_of(size_t count, unsigned slices)
     return spr_select_workspace(topk, options, MANY, slices);
 }
 
-/* As a schedule has it: fewer entries may take more runs of candidates. */
+/* The first number of entries, more than 1 %, that needs more room than the next one: fewer entries
+ * may take more runs of candidates. */
+static size_t more_than_the_next(unsigned slices)
+{
+    size_t k = MANY / 100, end;
+
+    while (need_of(k + MANY / 1000, slices) >= need_of(k, slices))
+        assert_in_range(k += MANY / 1000, 0, MANY / 2);
+    end = k + MANY / 1000;
+    while (end - k > 1) {
+        size_t middle = (k + end) / 2;
+
+        if (need_of(middle, slices) < need_of(k, slices))
+            end = middle;
+        else
+            k = middle;
+    }
+    return k;
+}
+
+/* As a schedule has it. */
 static void fewer_entries_may_need_more_room(void **state)
 {
     const spr_layout layout = {.id = 1, .rows = 1, .columns = MANY};
@@ -180,12 +200,10 @@ static void fewer_entries_may_need_more_room(void **state)
     unsigned slices = spr_select_slices(MANY, spr_workers_width(w));
     float *g = malloc(MANY * sizeof(float));
     spr_codec *helped = NULL, *alone = NULL;
-    size_t k = MANY / 100;
+    size_t k = more_than_the_next(slices);
     char spec[64];
 
     (void)state;
-    while (need_of(k + MANY / 1000, slices) >= need_of(k, slices))
-        assert_in_range(k += MANY / 1000, 0, MANY / 2);
     snprintf(spec, sizeof spec, "topk:ratio=%.6f", (double)(k + MANY / 1000) / MANY);
     assert_int_equal(spr_codec_create(spec, &layout, 1, &helped), SPR_OK);
     assert_int_equal(spr_codec_create(spec, &layout, 1, &alone), SPR_OK);
@@ -207,6 +225,45 @@ static void fewer_entries_may_need_more_room(void **state)
     spr_codec_destroy(alone);
 }
 
+/* Room is made for a part that has all entries. One that has fewer, and needs more, has one slice.
+ */
+static void a_part_that_needs_more_room_is_not_cut(void **state)
+{
+    enum { BESIDE = 1000, ALL = MANY + BESIDE };
+    const spr_layout layout[] = {
+        {.id = 1, .offset = 0, .rows = 1, .columns = MANY},
+        {.id = 2, .offset = MANY, .rows = 1, .columns = BESIDE},
+    };
+    struct spr_workers *w = spr_workers_create(1);
+    unsigned slices = spr_select_slices(ALL, spr_workers_width(w));
+    float *g = malloc(ALL * sizeof(float));
+    spr_codec *helped = NULL, *alone = NULL;
+    char spec[64];
+
+    (void)state;
+    snprintf(spec, sizeof spec, "adaptive:ratio=%.9f,every=1",
+             (double)(more_than_the_next(slices) + 1) / ALL);
+    assert_int_equal(spr_codec_create(spec, layout, 2, &helped), SPR_OK);
+    assert_int_equal(spr_codec_create(spec, layout, 2, &alone), SPR_OK);
+    for (int step = 0; step < 2; step++) {
+        struct spr_codec_step x, y;
+        size_t entries = 0;
+
+        data_fill(DATA_NORMAL, g, ALL, &rng);
+        x = begin(helped, g, w);
+        y = begin(alone, g, NULL);
+        check_same(helped, &x, alone, &y);
+        while (entries < x.count && x.index[entries] < MANY)
+            entries++;
+        assert_in_range(need_of(entries, slices), helped->sliced_bytes + 1, SIZE_MAX);
+        commit_both(helped, alone);
+    }
+    free(g);
+    spr_workers_destroy(w);
+    spr_codec_destroy(helped);
+    spr_codec_destroy(alone);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -214,6 +271,7 @@ int main(void)
         cmocka_unit_test(without_memory_for_slices_nothing_fails),
         cmocka_unit_test(the_number_of_workers_may_change),
         cmocka_unit_test(fewer_entries_may_need_more_room),
+        cmocka_unit_test(a_part_that_needs_more_room_is_not_cut),
     };
 
     rng.seed = spr_rng_test_seed();
