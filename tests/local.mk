@@ -95,7 +95,7 @@ tests_multi_test_transport_uring_SOURCES = tests/multi/test_transport_uring.c $(
 endif
 
 # What several tests of compress/ share; their data are those of sparring-codec.
-EXTRA_DIST += tests/golden/bits_per_index.csv tests/unit/codec_ranks.h tests/unit/codec_steps.h \
+EXTRA_DIST += tests/golden/bits_per_element.csv tests/golden/bits_per_index.csv tests/unit/golden.h tests/unit/codec_ranks.h tests/unit/codec_steps.h \
 	tests/unit/index_lists.h tests/unit/index_reader.h tests/unit/lowrank_world.h tests/unit/select_call.h \
 	tests/unit/simd.h tests/unit/value_cases.h
 
@@ -305,6 +305,13 @@ tests_unit_test_firewall_SOURCES = tests/unit/test_firewall.c tools/info/firewal
 test_programs += tests/unit/test_codec_predict
 tests_unit_test_codec_predict_SOURCES = tests/unit/test_codec_predict.c tools/codec/predict.c tools/codec/predict.h
 tests_unit_test_codec_predict_LDADD = $(CMOCKA_LIBS) -lm
+test_programs += tests/unit/test_codec_bits
+tests_unit_test_codec_bits_SOURCES = tests/unit/test_codec_bits.c tests/unit/golden.h tools/codec/subject.c \
+	tools/codec/subject.h tools/codec/wire.c tools/codec/wire.h
+test_programs += tests/unit/test_compress_contract
+tests_unit_test_compress_contract_SOURCES = tests/unit/test_compress_contract.c tools/codec/subject.c \
+	tools/codec/subject.h tools/codec/wire.c tools/codec/wire.h
+tests_unit_test_compress_contract_LDADD = $(LDADD) -lm
 test_programs += tests/unit/test_sim_check
 tests_unit_test_sim_check_SOURCES = tests/unit/test_sim_check.c tools/codec_spec.c tools/codec_spec.h tools/perf/data.c \
 	tools/perf/data.h tools/perf/support.c tools/perf/support.h tools/sim/check.c tools/sim/input.c tools/sim/input.h

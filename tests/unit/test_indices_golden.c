@@ -6,20 +6,12 @@
  *
  *   tests/unit/test_indices_golden --write tests/golden/bits_per_index.csv
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "base/util.h"
 #include "compress/indices/indices.h"
+#include "tests/unit/golden.h"
 #include "tests/unit/index_lists.h"
 
 #define UNIVERSE (1u << 20)
-#define LINE_BYTES 128
 
 static uint32_t list[UNIVERSE];
 static uint8_t bytes[8 * UNIVERSE];
@@ -71,49 +63,15 @@ static void print_table(FILE *out)
 
 static void bits_per_index_are_those_committed(void **state)
 {
-    const char *source = getenv("top_srcdir");
-    char path[4096], want[LINE_BYTES], got[LINE_BYTES];
-    FILE *table = tmpfile();
-    int line = 0;
-
     (void)state;
-    snprintf(path, sizeof(path), "%s/tests/golden/bits_per_index.csv", source ? source : ".");
-    FILE *golden = fopen(path, "r");
-    if (!golden)
-        fail_msg("%s cannot be read", path);
-    assert_non_null(table);
-    print_table(table);
-    rewind(table);
-    for (;;) {
-        const char *w = fgets(want, sizeof(want), golden), *g = fgets(got, sizeof(got), table);
-
-        line++;
-        if (!w && !g)
-            break;
-        if (!w || !g || strcmp(w, g) != 0)
-            fail_msg("%s:%d: is \"%s\", should be \"%s\"", path, line, g ? got : "", w ? want : "");
-    }
-    fclose(golden);
-    fclose(table);
+    golden_compare("bits_per_index.csv", print_table);
 }
 
-static int write_table(const char *path)
-{
-    FILE *out = fopen(path, "w");
-
-    if (!out) {
-        perror(path);
-        return 1;
-    }
-    print_table(out);
-    return fclose(out) != 0;
-}
-
-int main(int argc, char **argv)
+static int run(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(bits_per_index_are_those_committed)};
 
-    if (argc == 3 && strcmp(argv[1], "--write") == 0)
-        return write_table(argv[2]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+
+int main(int argc, char **argv) { return golden_main(argc, argv, print_table, run); }

@@ -21,6 +21,8 @@ spr_status subject_open(struct subject *subject, const char *spec, size_t n, siz
         subject_close(subject);
         return SPR_ERR_NOMEM;
     }
+    /* As over TCP, where nobody says otherwise. */
+    subject->wire.indices = spr_index_coder_at(SPR_INDEX_BITPACK);
     return SPR_OK;
 }
 

@@ -62,6 +62,7 @@ static size_t encode_owner(struct wire *wire, const struct spr_codec_step *step,
     spr_chunk_writer_init(&w, &wire->blocks, owner, most_windows(wire) + 1, MAX_ENTRIES,
                           wire->scratch);
     w.coding = &wire->coding;
+    w.indices = wire->indices;
     while (next < windows) {
         spr_chunk_writer_begin(&w, next);
         for (; next < windows; next++) {

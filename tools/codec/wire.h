@@ -21,6 +21,7 @@ struct wire {
     enum spr_vtype vtype;
     struct spr_coding coding; /* of the step, with scratch */
     float *values;
+    const struct spr_index_coder *indices; /* of positions; NULL: as they are */
 };
 
 /* Where a step goes whose vector has `count` elements, at most n: as rank 0 of WIRE_RANKS. */
