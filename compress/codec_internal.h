@@ -154,6 +154,12 @@ struct spr_codec {
     struct spr_quality quality;
 };
 
+/* A name that stands for a stage of a codec string; i = 0, 1, ...: NULL when there are no more. */
+struct spr_codec_alias {
+    const char *name, *stage, *doc;
+};
+const struct spr_codec_alias *spr_codec_alias_at(size_t i);
+
 /* Parse into selection, rounding, options and spec. INVALID: text with the position in *error. */
 spr_status spr_codec_parse(const char *spec, spr_codec *codec, struct spr_error *error);
 

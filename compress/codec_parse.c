@@ -17,12 +17,15 @@
 #include "base/util.h"
 
 /* Names from the literature. */
-static const struct {
-    const char *name, *stage;
-} aliases[] = {
-    {"randomk", "random"},
-    {"bytegrad", "int8"}, /* Bagua, Gan et al. 2021: 8 bits, here with error feedback */
+static const struct spr_codec_alias aliases[] = {
+    {"randomk", "random", "another name of random"},
+    {"bytegrad", "int8", "int8, after the 8 bits of Bagua (Gan et al. 2021), with error feedback"},
 };
+
+const struct spr_codec_alias *spr_codec_alias_at(size_t i)
+{
+    return i < SPR_ARRAY_LEN(aliases) ? &aliases[i] : NULL;
+}
 
 struct parser {
     const char *spec;

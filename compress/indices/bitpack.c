@@ -101,6 +101,8 @@ const struct spr_index_coder spr_index_bitpack = {
     .id = SPR_INDEX_BITPACK,
     .name = "bitpack",
     .doc = "gaps in blocks of 256 with a width each: the fastest of the short ones",
+    .paper = "Lemire and Boytsov 2015, Decoding billions of integers per second through "
+             "vectorization",
     .bound = bitpack_bound,
     .encode_block = encode_block,
     .fixed_bytes = spr_index_no_fixed_bytes,

@@ -30,7 +30,8 @@ struct spr_index_block {
 struct spr_index_coder {
     enum spr_index_id id; /* the first byte */
     const char *name;
-    const char *doc; /* one sentence, no trailing dot */
+    const char *doc;   /* one sentence, no trailing dot */
+    const char *paper; /* NULL: there is none */
     const struct spr_opt *options;
     size_t option_count;
     size_t (*bound)(uint64_t universe, size_t count);

@@ -97,6 +97,8 @@ const struct spr_index_coder spr_index_eliasfano = {
     .id = SPR_INDEX_ELIASFANO,
     .name = "eliasfano",
     .doc = "Elias-Fano codes in blocks of 256: short at any density, and fast",
+    .paper = "Elias 1974, Efficient storage and retrieval by content and address of static files; "
+             "in blocks: Ottaviano and Venturini 2014, Partitioned Elias-Fano indexes",
     .bound = spr_index_unary_bound,
     .encode_block = encode_block,
     .fixed_bytes = spr_index_no_fixed_bytes,

@@ -177,6 +177,8 @@ const struct spr_index_coder spr_index_golomb = {
     .id = SPR_INDEX_GOLOMB,
     .name = "golomb",
     .doc = "Golomb-Rice codes of the gaps: the shortest, and the slowest",
+    .paper = "Golomb 1966, Run-length encodings; Rice and Plaunt 1971, Adaptive variable-length "
+             "coding for efficient compression of spacecraft television data",
     .bound = spr_index_unary_bound,
     .encode_block = encode_block,
     .fixed_bytes = spr_index_no_fixed_bytes,

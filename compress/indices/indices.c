@@ -50,6 +50,8 @@ const char *spr_index_coder_name(const struct spr_index_coder *coder) { return c
 
 const char *spr_index_coder_doc(const struct spr_index_coder *coder) { return coder->doc; }
 
+const char *spr_index_coder_paper(const struct spr_index_coder *coder) { return coder->paper; }
+
 const struct spr_opt *spr_index_coder_options(const struct spr_index_coder *coder, size_t *n)
 {
     *n = coder->option_count;

@@ -49,6 +49,7 @@ const struct spr_index_coder *spr_index_coder_at(size_t i);
 const struct spr_index_coder *spr_index_coder_find(const char *name); /* or NULL */
 const char *spr_index_coder_name(const struct spr_index_coder *coder);
 const char *spr_index_coder_doc(const struct spr_index_coder *coder);
+const char *spr_index_coder_paper(const struct spr_index_coder *coder); /* or NULL */
 /* Fields of struct spr_index_options. */
 const struct spr_opt *spr_index_coder_options(const struct spr_index_coder *coder, size_t *n);
 

@@ -22,6 +22,8 @@ run list --json "$folder/json"
 expect_code 0
 json "assert {'value_coders', 'index_coders'} <= set(data['list'])
 assert all(data['list'].values())
+assert {'randomk', 'bytegrad'} == {e['name'] for e in data['list']['names']}
+assert [e['paper'] for e in data['list']['index_coders'] if e['name'] == 'golomb'][0]
 names = {entry['name'] for shelf in data['list'].values() for entry in shelf}
 assert {'topk', 'dgc', 'random', 'none', 'fp16', 'bf16'} <= names
 known = [line.split()[0] for line in open('$folder/out') if line.startswith('  ') and line[2] != ' ']

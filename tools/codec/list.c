@@ -57,13 +57,24 @@ static bool value_coder_at(size_t i, struct entry *entry)
     return true;
 }
 
+static bool alias_at(size_t i, struct entry *entry)
+{
+    const struct spr_codec_alias *alias = spr_codec_alias_at(i);
+
+    if (alias)
+        *entry = (struct entry){.name = alias->name, .doc = alias->doc};
+    return alias;
+}
+
 static bool index_coder_at(size_t i, struct entry *entry)
 {
     const struct spr_index_coder *coder = spr_index_coder_at(i);
 
     if (!coder)
         return false;
-    *entry = (struct entry){.name = spr_index_coder_name(coder), .doc = spr_index_coder_doc(coder)};
+    *entry = (struct entry){.name = spr_index_coder_name(coder),
+                            .doc = spr_index_coder_doc(coder),
+                            .paper = spr_index_coder_paper(coder)};
     entry->options = spr_index_coder_options(coder, &entry->option_count);
     return true;
 }
@@ -72,6 +83,7 @@ static const struct shelf shelves[] = {
     {"selections", "Codecs: a selection (name:option=value,...)", selection_at},
     {"feedback", "... with error feedback", feedback_at},
     {"value_coders", "... and a value coder for what it sends, joined by '+'", value_coder_at},
+    {"names", "Other names", alias_at},
     {"index_coders", "Coders of indices", index_coder_at},
 };
 
