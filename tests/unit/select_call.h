@@ -34,6 +34,21 @@ struct call {
     unsigned char *workspace;
 };
 
+/* Zeros that are aligned as floats are, and no better. */
+static inline float *call_array(size_t n)
+{
+    float *room = calloc(n + 1, sizeof(float));
+
+    assert_non_null(room);
+    return room + 1;
+}
+
+static inline void call_array_free(void *array)
+{
+    if (array)
+        free((float *)array - 1);
+}
+
 static inline void call_options(struct call *c, const char *text)
 {
     const struct spr_selector *selector = c->s.selector;
@@ -65,11 +80,11 @@ static inline void call_make(struct call *c, const char *selector, const char *o
     c->most = spr_select_most(c->s.selector, c->options, n);
     c->workspace_bytes = spr_select_workspace(c->s.selector, c->options, n, slices);
     c->workspace = malloc(c->workspace_bytes + CALL_GUARD);
-    c->residual = calloc(n + 1, sizeof(float));
-    c->velocity = calloc(n + 1, sizeof(float));
-    c->index = malloc((c->most + SPR_SELECT_SLACK) * sizeof(uint32_t) + CALL_GUARD);
-    c->value = malloc((c->most + SPR_SELECT_SLACK) * sizeof(float) + CALL_GUARD);
-    c->masked = malloc((c->most + SPR_SELECT_SLACK) * sizeof(float));
+    c->residual = call_array(n + 1);
+    c->velocity = call_array(n + 1);
+    c->index = (uint32_t *)(void *)call_array(c->most + SPR_SELECT_SLACK + CALL_GUARD / 4);
+    c->value = call_array(c->most + SPR_SELECT_SLACK + CALL_GUARD / 4);
+    c->masked = call_array(c->most + SPR_SELECT_SLACK);
     c->s.options = c->options;
     c->s.n = n;
     c->s.slices = slices;
@@ -132,11 +147,11 @@ static inline void call_run(struct call *c, const float *gradient, uint64_t step
 static inline void call_free(struct call *c)
 {
     free(c->workspace);
-    free(c->residual);
-    free(c->velocity);
-    free(c->index);
-    free(c->value);
-    free(c->masked);
+    call_array_free(c->residual);
+    call_array_free(c->velocity);
+    call_array_free(c->index);
+    call_array_free(c->value);
+    call_array_free(c->masked);
 }
 
 #endif

@@ -18,6 +18,7 @@
 #include "base/cpu.h"
 #include "base/util.h"
 #include "compress/kernels/kernels.h"
+#include "tests/unit/simd.h"
 #include "tools/codec/data.h"
 
 static struct spr_rng rng;
@@ -161,12 +162,12 @@ static void check_subject(struct subject *s, size_t k)
     uint32_t hints[] = {0, threshold, 1, 0x7fffffff, threshold + 0x100000};
 
     for (int scalar = 0; scalar < 2; scalar++) {
-        spr_cpu_override(scalar ? 0 : UINT32_MAX);
+        spr_cpu_override(scalar ? 0 : simd_features);
         for (size_t i = 0; i < SPR_ARRAY_LEN(hints); i++)
             if (i < 2 || s->n <= 20000)
                 check_all_calls(s, k, (struct spr_topk_hint){hints[i]});
     }
-    spr_cpu_override(UINT32_MAX);
+    spr_cpu_override(simd_features);
 }
 
 static const double ratios[] = {1e-9, 0.001, 0.01, 0.1, 0.5, 0.9, 1};
@@ -295,7 +296,7 @@ static void a_list_keeps_its_largest(void **state)
         }
 }
 
-int main(void)
+static int run(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(list_is_the_sorted_prefix_for_every_kind_of_data),
@@ -306,7 +307,12 @@ int main(void)
         cmocka_unit_test(a_list_keeps_its_largest),
     };
 
-    rng.seed = spr_rng_test_seed();
-    printf("SPARRING_SEED=%llu\n", (unsigned long long)rng.seed);
+    printf("kernels: %s, SPARRING_SEED=%llu\n", spr_kernels()->name, (unsigned long long)rng.seed);
     return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    rng.seed = spr_rng_test_seed();
+    return simd_for_each(run);
 }

@@ -19,8 +19,10 @@
 
 #include "base/cpu.h"
 #include "base/util.h"
+#include "compress/kernels/kernels.h"
 #include "compress/kernels/select.h"
 #include "tests/unit/select_call.h"
+#include "tests/unit/simd.h"
 #include "tools/codec/data.h"
 
 static struct spr_rng rng;
@@ -136,8 +138,7 @@ static void check_slices(const char *const set[2], enum data kind, size_t n,
 {
     static const unsigned slices[] = {1, 2, 5};
     struct call c[4];
-    float *g = malloc((n + 1) * sizeof(float)), *sum = malloc((n + 1) * sizeof(float));
-    float *velocity = malloc((n + 1) * sizeof(float));
+    float *g = call_array(n + 1), *sum = call_array(n + 1), *velocity = call_array(n + 1);
 
     for (int i = 0; i < 4; i++)
         call_make(&c[i], set[0], set[1], n, slices[i % 3], rule);
@@ -146,12 +147,12 @@ static void check_slices(const char *const set[2], enum data kind, size_t n,
         memcpy(sum, rule ? c[0].residual : g, n * sizeof(float));
         memcpy(velocity, c[0].velocity, n * sizeof(float));
         for (int i = 0; i < 4; i++) {
-            spr_cpu_override(i == 3 ? 0 : UINT32_MAX);
+            spr_cpu_override(i == 3 ? 0 : simd_features);
             call_run(&c[i], g, step);
             check_order_and_bounds(&c[i]);
             check_same(&c[i], &c[0]);
         }
-        spr_cpu_override(UINT32_MAX);
+        spr_cpu_override(simd_features);
         if (rule) {
             bool moves = spr_feedback_has_velocity(c[0].feedback.rule);
 
@@ -161,9 +162,9 @@ static void check_slices(const char *const set[2], enum data kind, size_t n,
     }
     for (int i = 0; i < 4; i++)
         call_free(&c[i]);
-    free(g);
-    free(sum);
-    free(velocity);
+    call_array_free(g);
+    call_array_free(sum);
+    call_array_free(velocity);
 }
 
 static void slices_and_instruction_sets_give_the_same_bits(void **state)
@@ -221,11 +222,11 @@ static void check_nans(const char *const set[2], size_t n, const struct spr_feed
         data_fill(DATA_NORMAL, g, n, &rng);
         for (unsigned i = 0; i < 4; i++) {
             put_nans(g, n, where, (struct spr_rng){.seed = spr_rng_next(&rng)});
-            spr_cpu_override(i % 2 ? 0 : UINT32_MAX);
+            spr_cpu_override(i % 2 ? 0 : simd_features);
             call_run(&c[i], g, step);
             check_same(&c[i], &c[0]);
         }
-        spr_cpu_override(UINT32_MAX);
+        spr_cpu_override(simd_features);
     }
     for (unsigned i = 0; i < 4; i++)
         call_free(&c[i]);
@@ -426,7 +427,7 @@ static void kernels_give_the_bits_of_the_scalar_ones(void **state)
     }
 }
 
-int main(void)
+static int run(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(registry_is_complete_and_describes_itself),
@@ -438,7 +439,12 @@ int main(void)
         cmocka_unit_test(positions_beyond_2_to_the_24_are_exact),
     };
 
-    rng.seed = spr_rng_test_seed();
-    printf("SPARRING_SEED=%llu\n", (unsigned long long)rng.seed);
+    printf("kernels: %s, SPARRING_SEED=%llu\n", spr_kernels()->name, (unsigned long long)rng.seed);
     return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    rng.seed = spr_rng_test_seed();
+    return simd_for_each(run);
 }
