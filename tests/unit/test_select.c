@@ -361,6 +361,45 @@ static void positions_beyond_2_to_the_24_are_exact(void **state)
     free(x);
 }
 
+/* Of long vectors, two selectors in each run: as the scalar kernels have it, and nothing is lost.
+ */
+static void long_vectors_are_selected_as_others(void **state)
+{
+    static const struct spr_feedback_options rule = {.rule = SPR_FEEDBACK_PLAIN};
+
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        const char *const *set = option_sets[spr_rng_below(&rng, SPR_ARRAY_LEN(option_sets))];
+        size_t n = round ? ((size_t)1 << 24) + 4099 : 70003 + spr_rng_below(&rng, 1 << 20);
+        float *g = call_array(n);
+        struct call c[2];
+
+        for (int i = 0; i < 2; i++)
+            call_make(&c[i], set[0], set[1], n, 3, &rule);
+        for (uint64_t step = 0; step < 2; step++) {
+            float *sum = call_array(n);
+
+            for (size_t i = 0; i < n; i++)
+                g[i] = (float)(int32_t)spr_hash_u32(i ^ spr_rng_u64(rng.seed, step)) * 1e-9f;
+            memcpy(sum, c[0].residual, n * sizeof(float));
+            expect(&c[0].feedback, g, sum, NULL, n);
+            for (int i = 0; i < 2; i++) {
+                spr_cpu_override(i ? 0 : simd_features);
+                call_run(&c[i], g, step);
+                check_order_and_bounds(&c[i]);
+            }
+            spr_cpu_override(simd_features);
+            assert_int_equal(c[0].s.count, c[1].s.count);
+            assert_memory_equal(c[0].index, c[1].index, c[0].s.count * sizeof(uint32_t));
+            check_conservation(&c[0], sum, NULL);
+            call_array_free(sum);
+        }
+        for (int i = 0; i < 2; i++)
+            call_free(&c[i]);
+        call_array_free(g);
+    }
+}
+
 /* ---- Registry and kernels ---- */
 
 static void registry_is_complete_and_describes_itself(void **state)
@@ -437,6 +476,7 @@ static int run(void)
         cmocka_unit_test(what_is_selected_does_not_depend_on_the_bits_of_nan),
         cmocka_unit_test(threads_give_the_same_bits_as_one),
         cmocka_unit_test(positions_beyond_2_to_the_24_are_exact),
+        cmocka_unit_test(long_vectors_are_selected_as_others),
     };
 
     printf("kernels: %s, SPARRING_SEED=%llu\n", spr_kernels()->name, (unsigned long long)rng.seed);
