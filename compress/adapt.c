@@ -17,13 +17,12 @@ enum {
     SMOOTHED = 4,        /* gradients in the mean norm, about */
 };
 
-void spr_adapt_reset(struct spr_adapt *a)
+void spr_adapt_reset(struct spr_adapt *a, size_t part)
 {
-    for (size_t i = 0; i < a->count; i++)
-        a->parts[i] = (struct spr_adapt_part){
-            .offset = a->parts[i].offset,
-            .elements = a->parts[i].elements,
-        };
+    a->parts[part] = (struct spr_adapt_part){
+        .offset = a->parts[part].offset,
+        .elements = a->parts[part].elements,
+    };
     a->again = false;
 }
 

@@ -68,8 +68,8 @@ struct spr_adapt {
     bool again;   /* look in the next step, whatever its number */
 };
 
-/* Forget all but the sizes. */
-void spr_adapt_reset(struct spr_adapt *a);
+/* Forget all of a part but its size. */
+void spr_adapt_reset(struct spr_adapt *a, size_t part);
 /* The norms that were learned say nothing any more. */
 void spr_adapt_forget_norms(struct spr_adapt *a);
 /* Were the ratios of all parts decided for this budget? */

@@ -49,8 +49,7 @@ spr_status spr_codec_set_learning_rate(spr_codec *codec, double rate)
     return SPR_OK;
 }
 
-/* The residual has what was left over at its rate; make it worth the same at another. */
-static void convert(spr_codec *codec, double rate)
+void spr_codec_convert(spr_codec *codec, double rate)
 {
     double from = codec->residual_rate;
     float factor = from > 0 ? (float)(from / rate) : 1;
@@ -69,7 +68,7 @@ void spr_codec_take_rate(spr_codec *codec)
 
     if (codec->rate > 0 &&
         (codec->rate < codec->residual_rate || codec->rate > codec->residual_rate)) {
-        convert(codec, codec->rate);
+        spr_codec_convert(codec, codec->rate);
         if (known)
             spr_adapt_forget_norms(&codec->adapt);
     }
@@ -81,5 +80,5 @@ void spr_codec_return_rate(spr_codec *codec)
     double rate = codec->sent_as[codec->committed].rate;
 
     if (rate > 0)
-        convert(codec, rate);
+        spr_codec_convert(codec, rate);
 }

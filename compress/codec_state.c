@@ -215,8 +215,7 @@ static bool find(const spr_codec *codec, uint64_t id, size_t *own)
     return *own < codec->parameter_count && codec->parameters[*own].id == id;
 }
 
-/* to: one vector from *values on, which moves to
- * the next one; NULL: only compare the sizes. */
+/* to: one vector from *values on, which moves to the next one; NULL: only compare the sizes. */
 static spr_status match(const spr_codec *codec, const char *data, const struct state_header *h,
                         const char **values, float *to)
 {
@@ -261,7 +260,36 @@ static const char *vectors_of(const void *data, const struct state_header *h)
     return (const char *)data + sizeof(*h) + h->parameters * sizeof(struct state_record);
 }
 
-spr_status spr_codec_load(spr_codec *codec, const void *buffer, size_t bytes)
+static void forget(spr_codec *codec, size_t i)
+{
+    const struct spr_codec_parameter *p = &codec->parameters[i];
+    size_t bytes = (size_t)p->elements * sizeof(float);
+
+    memset(codec->residual + p->offset, 0, bytes);
+    if (codec->velocity)
+        memset(codec->velocity + p->offset, 0, bytes);
+    if (codec->adapt.count > 0)
+        spr_adapt_reset(&codec->adapt, p->place);
+    if (codec->lowrank.state)
+        spr_lowrank_reset_tensor(&codec->lowrank, i);
+}
+
+/* What the bytes name gets a new state; the rest stays, worth the same at the rate of the bytes. */
+static void make_room(spr_codec *codec, const char *data, struct state_header *h)
+{
+    size_t own = 0;
+
+    spr_codec_settle(codec);
+    if (h->rate > 0 && codec->residual_rate > 0)
+        spr_codec_convert(codec, h->rate);
+    else if (codec->residual_rate > 0)
+        h->rate = codec->residual_rate;
+    for (uint64_t i = 0; i < h->parameters; i++)
+        if (find(codec, record(data, i).id, &own))
+            forget(codec, own);
+}
+
+static spr_status load(spr_codec *codec, const void *buffer, size_t bytes, bool merge)
 {
     struct state_header h;
     const char *values;
@@ -280,16 +308,14 @@ spr_status spr_codec_load(spr_codec *codec, const void *buffer, size_t bytes)
     if (status != SPR_OK)
         return status;
     values = vectors_of(buffer, &h);
-    memset(codec->residual, 0, codec->elements * sizeof(float));
+    if (merge)
+        make_room(codec, buffer, &h);
+    for (size_t i = 0; !merge && i < codec->parameter_count; i++)
+        forget(codec, i);
     codec->residual_zero = false;
-    if (codec->lowrank.state)
-        spr_lowrank_reset(&codec->lowrank);
     match(codec, buffer, &h, &values, codec->residual);
-    if (codec->velocity)
-        memset(codec->velocity, 0, codec->elements * sizeof(float));
     if (h.vectors == 2)
         match(codec, buffer, &h, &values, codec->velocity);
-    spr_adapt_reset(&codec->adapt);
     load_starts(codec, buffer, &h, values);
     codec->steps = h.steps;
     codec->residual_rate = h.rate;
@@ -298,4 +324,14 @@ spr_status spr_codec_load(spr_codec *codec, const void *buffer, size_t bytes)
     codec->committed = -1;
     spr_codec_sums_forget(codec);
     return SPR_OK;
+}
+
+spr_status spr_codec_load(spr_codec *codec, const void *buffer, size_t bytes)
+{
+    return load(codec, buffer, bytes, false);
+}
+
+spr_status spr_codec_merge(spr_codec *codec, const void *buffer, size_t bytes)
+{
+    return load(codec, buffer, bytes, true);
 }

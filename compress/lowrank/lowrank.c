@@ -223,6 +223,14 @@ static struct part part_of(const struct spr_lowrank *l, size_t tensor)
     return part;
 }
 
+void spr_lowrank_reset_tensor(struct spr_lowrank *l, size_t tensor)
+{
+    struct part part = part_of(l, tensor);
+
+    reset(l, &part);
+    l->pending = false;
+}
+
 void spr_lowrank_sent(const struct spr_lowrank *l, size_t tensor, size_t row, size_t rows,
                       float *out)
 {

@@ -77,6 +77,8 @@ size_t spr_lowrank_workspace(const struct spr_lowrank *l);
 
 /* Residuals of zero, Q pseudo-random by the seed. Everything but `pending` is to be set. */
 void spr_lowrank_reset(struct spr_lowrank *l);
+/* Likewise of one tensor; of those whose P is known, none is pending any more. */
+void spr_lowrank_reset_tensor(struct spr_lowrank *l, size_t tensor);
 
 /* gradient: the bucket, or NULL, when nothing is to be added. It is not changed. */
 void spr_lowrank_project(struct spr_lowrank *l, const float *gradient, float *p);

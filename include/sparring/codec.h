@@ -51,10 +51,14 @@ const float *spr_codec_residual(const spr_codec *codec);
  * it does not fit (buffer may be NULL to ask). load: parameters that the bytes do not name start at
  * zero; parameters unknown to the layout are ignored; a size that differs is MISMATCH, damaged
  * bytes are CORRUPT, those of another version UNSUPPORTED, and none of these changes the state.
- * Both: INVALID while a request with the codec is running.
+ * merge: as load, but parameters that the bytes do not name stay as they are; for a bucket that was
+ * several before, whose states are merged one after the other. The number of steps, which is to be
+ * the same in all of them, and a threshold are those of the last one; what stays is made worth the
+ * same at its learning rate. All: INVALID while a request with the codec is running.
  */
 spr_status spr_codec_save(const spr_codec *codec, void *buffer, size_t *bytes);
 spr_status spr_codec_load(spr_codec *codec, const void *buffer, size_t bytes);
+spr_status spr_codec_merge(spr_codec *codec, const void *buffer, size_t bytes);
 
 /*
  * Forget what was not sent: residual and velocity are zero, and a failed step is dropped. What is

@@ -117,9 +117,11 @@ static void check_accepted(spr_codec *codec, const uint8_t *state, size_t bytes,
     expect(codec, state, bytes, expected);
     FUZZ_CHECK(memcmp(codec->residual, expected[0], sizeof expected[0]) == 0);
     FUZZ_CHECK(!codec->velocity || memcmp(codec->velocity, expected[1], sizeof expected[1]) == 0);
-    FUZZ_CHECK(spr_codec_load(codec, again, n) == SPR_OK);
-    FUZZ_CHECK(spr_codec_save(codec, twice, &n) == SPR_OK);
-    FUZZ_CHECK(memcmp(again, twice, n) == 0);
+    for (int merge = 0; merge < 2; merge++) {
+        FUZZ_CHECK((merge ? spr_codec_merge : spr_codec_load)(codec, again, n) == SPR_OK);
+        FUZZ_CHECK(spr_codec_save(codec, twice, &n) == SPR_OK);
+        FUZZ_CHECK(memcmp(again, twice, n) == 0);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -146,6 +148,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         FUZZ_CHECK(status == SPR_ERR_CORRUPT || status == SPR_ERR_MISMATCH ||
                    status == SPR_ERR_UNSUPPORTED);
+        FUZZ_CHECK(memcmp(again, base, base_bytes) == 0);
+        FUZZ_CHECK(spr_codec_merge(codec, state, bytes) == status);
+        FUZZ_CHECK(spr_codec_save(codec, again, &n) == SPR_OK && n == base_bytes);
         FUZZ_CHECK(memcmp(again, base, base_bytes) == 0);
     }
     free(state);

@@ -324,6 +324,103 @@ static void a_revoked_step_comes_back_to_a_cleared_codec(void **state)
     spr_codec_destroy(codec);
 }
 
+/* Steps, and what they need besides. */
+static void use(spr_codec *codec, int steps)
+{
+    static float gradient[N];
+    struct spr_codec_step step;
+
+    for (int i = 0; i < steps; i++) {
+        data_fill(DATA_NORMAL, gradient, N, &rng);
+        assert_int_equal(spr_codec_begin(codec, gradient, &step), SPR_OK);
+        while (step.sum && spr_codec_next(codec, gradient, &step))
+            ;
+        spr_codec_commit(codec);
+    }
+}
+
+/* A bucket becomes two, and these become one of another order: nothing has changed. */
+static void buckets_are_split_and_merged(void **state)
+{
+    static const char *const specs[] = {
+        "topk:ratio=10%+fp16",        "dgc:ratio=10%", "powersgd:rank=2",
+        "adaptive:ratio=10%,every=1", "onebit",        "reuse:ratio=5%"};
+    static const spr_layout first[] = {{.id = 7, .offset = 0, .rows = 200, .columns = 1},
+                                       {.id = 40, .offset = 200, .rows = 10, .columns = 30}};
+    static const spr_layout second[] = {{.id = 9, .offset = 0, .rows = 100, .columns = 1}};
+
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(specs); s++) {
+        spr_codec *whole = NULL, *part[2] = {NULL, NULL}, *loaded = NULL, *merged = NULL;
+        size_t bytes, want_bytes, got_bytes;
+        char *data, *want, *got;
+
+        assert_int_equal(spr_codec_create(specs[s], layout, 3, &whole), SPR_OK);
+        assert_int_equal(spr_codec_create(specs[s], first, 2, &part[0]), SPR_OK);
+        assert_int_equal(spr_codec_create(specs[s], second, 1, &part[1]), SPR_OK);
+        assert_int_equal(spr_codec_create(specs[s], reordered, 3, &loaded), SPR_OK);
+        assert_int_equal(spr_codec_create(specs[s], reordered, 3, &merged), SPR_OK);
+        use(whole, 3);
+        use(merged, 1); /* all of that is replaced */
+        data = save(whole, &bytes);
+        assert_int_equal(spr_codec_load(loaded, data, bytes), SPR_OK);
+        for (int i = 0; i < 2; i++) {
+            size_t part_bytes;
+            char *of_part;
+
+            assert_int_equal(spr_codec_load(part[i], data, bytes), SPR_OK);
+            of_part = save(part[i], &part_bytes);
+            assert_int_equal(spr_codec_merge(merged, of_part, part_bytes), SPR_OK);
+            free(of_part);
+        }
+        want = save(loaded, &want_bytes);
+        got = save(merged, &got_bytes);
+        assert_int_equal(got_bytes, want_bytes);
+        if (memcmp(got, want, want_bytes) != 0)
+            fail_msg("%s: split and merged it is another state", specs[s]);
+        free(data);
+        free(want);
+        free(got);
+        spr_codec_destroy(whole);
+        spr_codec_destroy(part[0]);
+        spr_codec_destroy(part[1]);
+        spr_codec_destroy(loaded);
+        spr_codec_destroy(merged);
+    }
+}
+
+/* What stays was left over at another learning rate. */
+static void a_merge_keeps_what_a_residual_is_worth(void **state)
+{
+    static const spr_layout parts[] = {{.id = 40, .offset = 0, .rows = 10, .columns = 30},
+                                       {.id = 7, .offset = 0, .rows = 300, .columns = 1}};
+    static const spr_layout both[] = {{.id = 40, .offset = 0, .rows = 10, .columns = 30},
+                                      {.id = 7, .offset = 300, .rows = 300, .columns = 1}};
+    static const double rates[] = {0.5, 0.125};
+    spr_codec *part[2], *merged = make(both, 2);
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        size_t bytes;
+        char *data;
+
+        part[i] = make(&parts[i], 1);
+        assert_int_equal(spr_codec_set_learning_rate(part[i], rates[i]), SPR_OK);
+        use(part[i], 2);
+        data = save(part[i], &bytes);
+        assert_int_equal(spr_codec_merge(merged, data, bytes), SPR_OK);
+        free(data);
+    }
+    for (size_t i = 0; i < 300; i++)
+        assert_int_equal(data_bits(spr_codec_residual(merged)[i]),
+                         data_bits(spr_codec_residual(part[0])[i] * 4));
+    assert_memory_equal(spr_codec_residual(merged) + 300, spr_codec_residual(part[1]),
+                        300 * sizeof(float));
+    spr_codec_destroy(part[0]);
+    spr_codec_destroy(part[1]);
+    spr_codec_destroy(merged);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +433,8 @@ int main(void)
         cmocka_unit_test(a_revoked_step_comes_back_to_a_cleared_codec),
         cmocka_unit_test(a_running_step_is_neither_saved_nor_loaded),
         cmocka_unit_test(a_buffer_that_is_too_small_is_not_written),
+        cmocka_unit_test(buckets_are_split_and_merged),
+        cmocka_unit_test(a_merge_keeps_what_a_residual_is_worth),
     };
 
     rng.seed = spr_rng_test_seed();
