@@ -452,6 +452,8 @@ spr_status spr_codec_measured(const spr_codec *codec, size_t parameter, spr_code
         .target_density = p->target,
         .bits = p->bits,
         .ratio = p->bits / 32,
+        .bytes_in = q->samples > 0 ? p->elements * sizeof(float) : 0,
+        .bytes_out = (uint64_t)(p->bits * (double)p->elements / 8 + 0.5),
         .relative_error = root(ratio(s->ee, s->aa)),
         .cosine = ratio(s->gs, root(s->gg) * root(s->ss)),
         .gradient_norm = root(s->gg),

@@ -147,7 +147,9 @@ typedef struct spr_codec_quality {
                                 * warm-up, or what "adaptive" chose for the parameter; 0: none */
     double bits;               /* sent per element: values and, in the cheapest format of a list,
                                 * positions; without headers */
-    double ratio;              /* bits / 32 */
+    double ratio;              /* bits / 32, bytes_out / bytes_in */
+    uint64_t bytes_in;         /* of the gradient as fp32 */
+    uint64_t bytes_out;        /* of what was sent of it, as `bits` counts */
     double relative_error;     /* |a - s| / |a|; 0: a is zero */
     double cosine;             /* of the angle between g and s; 0: one of them is zero */
     double gradient_norm;      /* |g| */

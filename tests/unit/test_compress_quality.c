@@ -170,6 +170,8 @@ static void a_sample_has_a_time_and_a_cost(void **state)
     clock_gettime(CLOCK_REALTIME, &after);
     spr_codec_quality q = quality_of(codec, SPR_ALL_PARAMETERS);
     assert_true(q.encode_ns > 0);
+    assert_int_equal(q.bytes_in, CODEC_N * sizeof(float));
+    assert_int_equal(q.bytes_out, CODEC_N / 100 * (sizeof(float) + 2));
     assert_in_range(q.time_ns / 1000000000, before.tv_sec, after.tv_sec);
     spr_codec_commit(codec);
     spr_codec_destroy(codec);
