@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "compress/kernels/kernels.h"
 
 /* Workspace: the vector of a step, by slot: coded values before they are coded, others after. */
 static size_t none_workspace(const spr_codec *codec) { return 2 * codec->elements * sizeof(float); }
@@ -49,6 +50,23 @@ static void clear_residual(spr_codec *codec)
     codec->residual_zero = true;
 }
 
+/* What halves have lost is what stays of the residual, which they were made of. They are encoded
+ * once more, without loss. */
+static void leave_rest(spr_codec *codec)
+{
+    enum { BATCH = 512 };
+    const float *vector = vector_of(codec, codec->slot);
+    struct spr_draw none = {{0}, 0};
+    float image[BATCH];
+
+    for (size_t i = 0; i < codec->elements; i += BATCH) {
+        size_t m = spr_min_size(BATCH, codec->elements - i);
+
+        codec->coder->encode(codec->coder_options, &none, vector + i, m, image);
+        codec->coder->decode(codec->coder_options, image, m, SPR_DECODE_TAKE, codec->residual + i);
+    }
+}
+
 /* What the step of the slot sends leaves the residual, or comes back. */
 static void settle(spr_codec *codec, enum spr_decode how)
 {
@@ -63,11 +81,21 @@ static void settle(spr_codec *codec, enum spr_decode how)
                                                     : codec->residual[i] + vector[i];
 }
 
+/* What is not finite would stay in the velocity for ever. */
+static void stop_not_finite(const float *residual, float *velocity, size_t n)
+{
+    if (spr_all_finite(residual, n))
+        return;
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(residual[i]))
+            velocity[i] = 0;
+}
+
 /* sum = residual + gradient, by the rule of the feedback; the residual is left as it is, or it is
  * that sum, too. Copied when there is nothing to add to: 0 + -0 would lose a sign. */
 static void accumulate(spr_codec *codec, const float *gradient, float *sum)
 {
-    enum { BATCH = 4096 };
+    enum { BATCH = 1024 }; /* of four arrays, in L1 */
     struct spr_feedback f = spr_codec_feedback_of(codec, gradient);
     size_t n = codec->elements;
 
@@ -80,14 +108,16 @@ static void accumulate(spr_codec *codec, const float *gradient, float *sum)
             spr_feedback_peek(&f, i, spr_min_size(BATCH, n - i), sum + i);
         return;
     }
-    spr_feedback_absorb(&f, 0, n);
+    for (size_t i = 0; i < n; i += BATCH) {
+        size_t m = spr_min_size(BATCH, n - i);
+
+        spr_feedback_absorb(&f, i, m);
+        if (f.velocity)
+            stop_not_finite(codec->residual + i, f.velocity + i, m);
+        if (sum != codec->residual)
+            memcpy(sum + i, codec->residual + i, m * sizeof(float));
+    }
     codec->residual_zero = false;
-    /* What is not finite would stay in the velocity for ever. */
-    for (size_t i = 0; f.velocity && i < n; i++)
-        if (!isfinite(codec->residual[i]))
-            f.velocity[i] = 0;
-    if (sum != codec->residual)
-        memcpy(sum, codec->residual, n * sizeof(float));
 }
 
 static void fill_step(const spr_codec *codec, struct spr_codec_step *step)
@@ -151,7 +181,10 @@ static void none_commit(spr_codec *codec)
             return;
         restore(codec);
     }
-    settle(codec, SPR_DECODE_TAKE);
+    if (coded || codec->beneath)
+        settle(codec, SPR_DECODE_TAKE);
+    else
+        leave_rest(codec);
 }
 
 /* With fp16 and bf16 this gives the accumulated values to the bit, but for what was clamped and is
