@@ -29,24 +29,16 @@ struct hybrid {
     float *value_back;
     char *value_image;
     struct part part[MOST_SLICES];
-    enum { SCAN, EMIT, ENCODE } phase;
+    bool emitting, encoding;
 };
 
 static bool hybrid_next(struct trial *trial, int phase)
 {
     struct hybrid *s = trial->state;
 
-    if (phase == 0) {
-        spr_select_begin(&s->call);
-        s->phase = SCAN;
-        return true;
-    }
-    if (s->phase == ENCODE)
+    if (phase > 0 && s->encoding)
         return false;
-    if (s->phase == EMIT)
-        s->phase = ENCODE;
-    else if (spr_select_decide(&s->call))
-        s->phase = EMIT;
+    s->encoding = !select_phase(&s->call, &s->emitting, phase);
     return true;
 }
 
@@ -66,12 +58,10 @@ static void hybrid_run(struct trial *trial, int slice, int slices)
     struct hybrid *s = trial->state;
 
     (void)slices;
-    if (s->phase == SCAN)
-        spr_select_scan(&s->call, (unsigned)slice);
-    else if (s->phase == EMIT)
-        spr_select_emit(&s->call, (unsigned)slice);
-    else
+    if (s->encoding)
         encode_part(s, trial->vector, &s->part[slice]);
+    else
+        select_slice(&s->call, s->emitting, slice);
 }
 
 static void hybrid_prepare(struct trial *trial)

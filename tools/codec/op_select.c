@@ -45,19 +45,32 @@ static void cold_prepare(struct trial *trial)
     s->state = (struct spr_select_state){0};
 }
 
+bool select_phase(struct spr_select *call, bool *emitting, int phase)
+{
+    if (phase == 0) {
+        spr_select_begin(call);
+        *emitting = false;
+        return true;
+    }
+    if (*emitting)
+        return false;
+    *emitting = spr_select_decide(call);
+    return true;
+}
+
+void select_slice(struct spr_select *call, bool emitting, int slice)
+{
+    if (emitting)
+        spr_select_emit(call, (unsigned)slice);
+    else
+        spr_select_scan(call, (unsigned)slice);
+}
+
 static bool select_next(struct trial *trial, int phase)
 {
     struct select *s = trial->state;
 
-    if (phase == 0) {
-        spr_select_begin(&s->call);
-        s->emitting = false;
-        return true;
-    }
-    if (s->emitting)
-        return false;
-    s->emitting = spr_select_decide(&s->call);
-    return true;
+    return select_phase(&s->call, &s->emitting, phase);
 }
 
 static void select_run(struct trial *trial, int slice, int slices)
@@ -65,10 +78,7 @@ static void select_run(struct trial *trial, int slice, int slices)
     struct select *s = trial->state;
 
     (void)slices;
-    if (s->emitting)
-        spr_select_emit(&s->call, (unsigned)slice);
-    else
-        spr_select_scan(&s->call, (unsigned)slice);
+    select_slice(&s->call, s->emitting, slice);
 }
 
 static bool allocate(struct trial *trial, struct select *s, struct spr_error *error)

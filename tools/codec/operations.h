@@ -100,6 +100,11 @@ void no_prepare(struct trial *trial);
 void no_close(struct trial *trial);
 bool one_phase(struct trial *trial, int phase);
 
+struct spr_select;
+/* For next() and run() of selections, in slices. False: the list is complete. */
+bool select_phase(struct spr_select *call, bool *emitting, int phase);
+void select_slice(struct spr_select *call, bool emitting, int slice);
+
 /* Pages of a trial, zeroed. NULL: *error is set. */
 void *trial_pages(struct trial *trial, size_t bytes, struct spr_error *error);
 void trial_free(struct trial *trial);
