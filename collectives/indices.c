@@ -10,17 +10,13 @@
  * 1 Gbit/s on 2 CPUs: packed with 2 ranks, where merge is 6 ns, plain with 8, where it is 30. */
 #define MERGE_S 2e-9
 
-/* The mean of the largest of n gaps that are distributed geometrically, over their mean: the n-th
- * harmonic number. */
-#define LARGEST_OF_256 6.12
-
 double spr_indices_bytes(int indices, double every)
 {
     double gap = fmax(every - 1, 0), low;
 
     switch (indices) {
-    case SPR_INDICES_BITPACK: /* a width is a whole number: on average half a bit too wide */
-        return (fmax(log2(LARGEST_OF_256 * gap) + 0.5, 0) + 8.0 / SPR_INDEX_BLOCK) / 8;
+    case SPR_INDICES_BITPACK:
+        return spr_index_bitpack_bits(every) / 8;
     case SPR_INDICES_ELIASFANO:
         low = fmax(ceil(log2(gap / 2)), 0);
         return (low + 1 + gap / exp2(low) + 16.0 / SPR_INDEX_BLOCK) / 8;

@@ -11,7 +11,9 @@
  */
 #include "compress/codec_internal.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"
@@ -250,6 +252,38 @@ enum spr_vtype spr_codec_vtype_of(const struct spr_value_coder *coder)
     return SPR_V_CODED;
 }
 
+/* Of a value as it is sent; of one whose size varies, the most. */
+static double value_bits(const spr_codec *codec)
+{
+    enum { MANY = 1 << 15 };
+
+    if (codec->vtype != SPR_V_CODED)
+        return 8.0 * (double)spr_vtype_bytes(codec->vtype);
+    return 8.0 * (double)codec->coder->bound(codec->coder_options, MANY) / MANY;
+}
+
+/* bytes=: the ratio at which values and positions, packed or as a bitmap, take so many. */
+static void take_bytes(spr_codec *codec, const struct spr_opt *options, size_t count)
+{
+    struct spr_feedback_options *f = (void *)(codec->options + SPR_SELECT_OPTION_BYTES);
+    const struct spr_opt *row = spr_opt_find(options, count, "ratio");
+    double bits = 32 * f->bytes, value = value_bits(codec), ratio = f->bytes;
+    char text[32];
+
+    f->bytes = 0;
+    if (bits <= 0 || !row)
+        return;
+    for (int i = 0; i < 100; i++) {
+        double position =
+            spr_codec_sends_lists(codec) ? fmin(1 / ratio, spr_index_bitpack_bits(1 / ratio)) : 0;
+
+        ratio = fmin(bits / (value + position), 1);
+    }
+    snprintf(text, sizeof(text), "%.6g", ratio); /* what the canonical string says */
+    ratio = strtod(text, NULL);
+    memcpy(codec->options + row->offset, &ratio, sizeof(ratio));
+}
+
 spr_status spr_codec_parse(const char *spec, spr_codec *codec, struct spr_error *error)
 {
     struct parser p = {.spec = spec, .at = spec, .codec = codec, .error = error};
@@ -266,6 +300,7 @@ spr_status spr_codec_parse(const char *spec, spr_codec *codec, struct spr_error 
     }
     codec->vtype = spr_codec_vtype_of(codec->coder);
     codec->traits = codec->coder->traits(codec->coder_options);
+    take_bytes(codec, options, spr_codec_selection_options(codec->selection, options));
     spr_codec_sums_choose(codec);
     print_spec(codec);
     return SPR_OK;

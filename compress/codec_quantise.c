@@ -97,9 +97,8 @@ struct settlement {
 static void settle(void *context, size_t first, size_t end, const float *sent)
 {
     const struct settlement *s = context;
-
-    size_t n = end - first;
     float *restrict out = s->out + first;
+    size_t n = end - first;
 
     if (s->how == SPR_DECODE_SET) {
         memcpy(out, sent, n * sizeof(*sent));

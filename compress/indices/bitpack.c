@@ -10,6 +10,8 @@
  * A gap is the number of positions left out before an index, so whatever the bits are, positions
  * ascend.
  */
+#include <math.h>
+
 #include "compress/indices/bits.h"
 #include "compress/indices/coder.h"
 
@@ -95,6 +97,18 @@ static bool decode_block(struct spr_index_cursor *c, uint32_t *x, size_t n)
 static size_t bitpack_decode(struct spr_index_cursor *c, uint32_t *index, size_t room)
 {
     return spr_index_decode_blocks(c, index, room, decode_block);
+}
+
+/* The mean of the largest of n gaps that are distributed geometrically, over their mean: the n-th
+ * harmonic number. */
+#define LARGEST_OF_256 6.12
+
+double spr_index_bitpack_bits(double every)
+{
+    double gap = fmax(every - 1, 0);
+
+    /* A width is a whole number: on average half a bit too wide. */
+    return fmax(log2(LARGEST_OF_256 * gap) + 0.5, 0) + 8.0 / SPR_INDEX_BLOCK;
 }
 
 const struct spr_index_coder spr_index_bitpack = {

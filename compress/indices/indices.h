@@ -50,6 +50,9 @@ const struct spr_index_coder *spr_index_coder_find(const char *name); /* or NULL
 const char *spr_index_coder_name(const struct spr_index_coder *coder);
 const char *spr_index_coder_doc(const struct spr_index_coder *coder);
 const char *spr_index_coder_paper(const struct spr_index_coder *coder); /* or NULL */
+/* What a position takes on average in "bitpack", where one of `every` positions is chosen
+ * independently. */
+double spr_index_bitpack_bits(double every);
 /* Fields of struct spr_index_options. */
 const struct spr_opt *spr_index_coder_options(const struct spr_index_coder *coder, size_t *n);
 

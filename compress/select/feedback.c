@@ -49,6 +49,16 @@ const struct spr_opt spr_feedback_table[SPR_FEEDBACK_OPTIONS] = {
         .choices = sums,
     },
     {
+        .name = "bytes",
+        .default_value = "0",
+        .doc = "the ratio is the one at which values and packed positions take this part of the "
+               "gradient's bytes; 0 = it is given",
+        .type = SPR_OPT_RATIO,
+        .offset = offsetof(struct spr_feedback_options, bytes),
+        .min = 0,
+        .max = 1,
+    },
+    {
         .name = "masking",
         .default_value = "on",
         .doc = "feedback=momentum, nesterov: what is sent loses its velocity",

@@ -64,14 +64,16 @@ struct spr_feedback_options {
     double decay;
     double momentum;
     int sums; /* enum spr_feedback_sums */
+    double
+        bytes; /* part of those of the gradient that the ratio is to follow from; 0: it is given */
     double clip;
     bool masking;
     int warmup; /* steps of an epoch; 0: none */
     int joined; /* enum spr_feedback_union */
 };
-#define SPR_FEEDBACK_OPTIONS 8
+#define SPR_FEEDBACK_OPTIONS 9
 #define SPR_FEEDBACK_WHOLE_OPTIONS 4 /* the first ones: where everything is sent */
-#define SPR_FEEDBACK_PART_OPTIONS 7  /* ... where a selector sees a part of the gradient */
+#define SPR_FEEDBACK_PART_OPTIONS 8  /* ... where a selector sees a part of the gradient */
 extern const struct spr_opt spr_feedback_table[SPR_FEEDBACK_OPTIONS];
 
 /* Fill in everything but the arrays. */

@@ -137,11 +137,40 @@ static void bytes_are_within_their_limits(void **state)
     }
 }
 
+/* A part of the bytes is asked for, and taken, but for headers and what a block rounds up. */
+static void a_ratio_follows_from_bytes(void **state)
+{
+    static const struct {
+        const char *spec;
+        double part, least; /* of it */
+    } cases[] = {
+        {"topk:bytes=1%", 0.01, 0.97},       {"topk:bytes=0.1%", 0.001, 0.97},
+        {"topk:bytes=10%+fp16", 0.1, 0.97},  {"topk:bytes=0.5%+int8", 0.005, 0.97},
+        {"topk:bytes=2%+sign", 0.02, 0.9},   {"dgc:bytes=0.3%+int4", 0.003, 0.95},
+        {"threshold:bytes=1%", 0.01, 0.9},   {"sampled:bytes=1%", 0.01, 0.8},
+        {"accumulate:bytes=1%", 0.01, 0.97}, {"adaptive:bytes=1%+fp16", 0.01, 0.95},
+        {"random:bytes=1%", 0.01, 0.97},     {"random:bytes=0.5%+int8", 0.005, 0.97},
+        {"block:bytes=2%", 0.02, 0.9},
+    };
+
+    (void)state;
+    fill(ROUND);
+    for (size_t i = 0; i < SPR_ARRAY_LEN(cases); i++) {
+        double part = bits_of(cases[i].spec, -1) / 32 / cases[i].part;
+        double headers = WIRE_RANKS * SPR_CHUNK_HEADER_BYTES / (cases[i].part * 4 * N);
+
+        printf("%s: %.3f of that\n", cases[i].spec, part);
+        if (!(part >= cases[i].least && part <= 1.03 + 2 * headers))
+            fail_msg("%s: %.4f of what was asked for", cases[i].spec, part);
+    }
+}
+
 static int run(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_per_element_are_those_committed),
         cmocka_unit_test(bytes_are_within_their_limits),
+        cmocka_unit_test(a_ratio_follows_from_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

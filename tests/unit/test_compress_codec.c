@@ -55,6 +55,9 @@ static void every_valid_string_has_one_canonical_form(void **state)
         {"fp16", "fp16"},
         {"none+bf16", "bf16"},
         {"onebit+fp32", "onebit+fp32"},
+        {"random:bytes=1%", "random:ratio=0.01,scale=off"},
+        {"random:bytes=25%+fp16", "random:ratio=0.5,scale=off+fp16"},
+        {"random:bytes=100%+fp16", "random:ratio=1,scale=off+fp16"},
     };
 
     (void)state;
