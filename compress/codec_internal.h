@@ -252,8 +252,8 @@ void spr_codec_adapt_run(spr_codec *codec, struct spr_select *all, double ratio)
 
 /* ---- codec_schedule.c ---- */
 
-/* What was left over at its rate becomes worth the same at another. */
-void spr_codec_convert(spr_codec *codec, double rate);
+/* The residual becomes one for this learning rate, where it is known (not 0) and another one. */
+void spr_codec_change_rate(spr_codec *codec, double rate);
 /* Before a new step begins: the residual becomes one for the learning rate that was set. */
 void spr_codec_take_rate(spr_codec *codec);
 /* Before the step that was committed last is revoked, and a later one is dropped: for its rate. */

@@ -49,7 +49,8 @@ spr_status spr_codec_set_learning_rate(spr_codec *codec, double rate)
     return SPR_OK;
 }
 
-void spr_codec_convert(spr_codec *codec, double rate)
+/* The residual has what was left over at its rate; make it worth the same at another. */
+static void convert(spr_codec *codec, double rate)
 {
     double from = codec->residual_rate;
     float factor = from > 0 ? (float)(from / rate) : 1;
@@ -62,16 +63,20 @@ void spr_codec_convert(spr_codec *codec, double rate)
         codec->residual[i] *= factor;
 }
 
-void spr_codec_take_rate(spr_codec *codec)
+void spr_codec_change_rate(spr_codec *codec, double rate)
 {
     bool known = codec->residual_rate > 0;
 
-    if (codec->rate > 0 &&
-        (codec->rate < codec->residual_rate || codec->rate > codec->residual_rate)) {
-        spr_codec_convert(codec, codec->rate);
+    if (rate > 0 && (rate < codec->residual_rate || rate > codec->residual_rate)) {
+        convert(codec, rate);
         if (known)
             spr_adapt_forget_norms(&codec->adapt);
     }
+}
+
+void spr_codec_take_rate(spr_codec *codec)
+{
+    spr_codec_change_rate(codec, codec->rate);
     codec->sent_as[codec->slot].rate = codec->residual_rate;
 }
 
@@ -80,5 +85,5 @@ void spr_codec_return_rate(spr_codec *codec)
     double rate = codec->sent_as[codec->committed].rate;
 
     if (rate > 0)
-        spr_codec_convert(codec, rate);
+        convert(codec, rate);
 }

@@ -280,10 +280,8 @@ static void make_room(spr_codec *codec, const char *data, struct state_header *h
     size_t own = 0;
 
     spr_codec_settle(codec);
-    if (h->rate > 0 && codec->residual_rate > 0)
-        spr_codec_convert(codec, h->rate);
-    else if (codec->residual_rate > 0)
-        h->rate = codec->residual_rate;
+    spr_codec_change_rate(codec, h->rate);
+    h->rate = codec->residual_rate;
     for (uint64_t i = 0; i < h->parameters; i++)
         if (find(codec, record(data, i).id, &own))
             forget(codec, own);

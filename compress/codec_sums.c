@@ -44,12 +44,11 @@ void spr_codec_sums_choose(spr_codec *codec)
         [SPR_SUMS_INT4] = &spr_value_int4,
     };
     int sums = may_round(codec) ? spr_codec_feedback(codec)->sums : SPR_SUMS_EXACT;
-    bool as_values = sums == SPR_SUMS_ROUNDED && !(codec->traits & SPR_VALUES_RANDOM);
 
-    if (sums == SPR_SUMS_ROUNDED && !as_values)
+    if (sums == SPR_SUMS_ROUNDED && codec->traits & SPR_VALUES_RANDOM)
         sums = SPR_SUMS_EXACT;
-    codec->sum_coder = as_values ? codec->coder : coders[sums];
-    if (as_values)
+    codec->sum_coder = sums == SPR_SUMS_ROUNDED ? codec->coder : coders[sums];
+    if (sums == SPR_SUMS_ROUNDED)
         memcpy(codec->sum_options, codec->coder_options, sizeof codec->sum_options);
     else
         spr_opt_defaults(codec->sum_coder->options, codec->sum_coder->option_count,

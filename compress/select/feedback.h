@@ -63,9 +63,8 @@ struct spr_feedback_options {
     int rule; /* enum spr_feedback_rule */
     double decay;
     double momentum;
-    int sums; /* enum spr_feedback_sums */
-    double
-        bytes; /* part of those of the gradient that the ratio is to follow from; 0: it is given */
+    int sums;     /* enum spr_feedback_sums */
+    double bytes; /* part of the gradient's that the ratio follows from; 0: it is given */
     double clip;
     bool masking;
     int warmup; /* steps of an epoch; 0: none */
