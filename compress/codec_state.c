@@ -280,11 +280,11 @@ static void make_room(spr_codec *codec, const char *data, struct state_header *h
     size_t own = 0;
 
     spr_codec_settle(codec);
-    spr_codec_change_rate(codec, h->rate);
-    h->rate = codec->residual_rate;
     for (uint64_t i = 0; i < h->parameters; i++)
         if (find(codec, record(data, i).id, &own))
             forget(codec, own);
+    spr_codec_change_rate(codec, h->rate);
+    h->rate = codec->residual_rate;
 }
 
 static spr_status load(spr_codec *codec, const void *buffer, size_t bytes, bool merge)

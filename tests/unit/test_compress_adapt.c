@@ -293,6 +293,40 @@ static void what_is_not_finite_is_sent(void **state)
     spr_codec_destroy(codec);
 }
 
+/* What stays was learned at another rate: its norm says nothing any more, and that is looked into.
+ */
+static void a_merge_at_another_rate_forgets_norms(void **state)
+{
+    static const spr_layout parts[] = {{.id = 1, .offset = 0, .rows = 1, .columns = N / 2},
+                                       {.id = 2, .offset = 0, .rows = 1, .columns = N / 2}};
+    static const spr_layout both[] = {{.id = 1, .offset = 0, .rows = 1, .columns = N / 2},
+                                      {.id = 2, .offset = N / 2, .rows = 1, .columns = N / 2}};
+    static float gradient[N];
+    spr_codec *merged = NULL;
+
+    (void)state;
+    assert_int_equal(spr_codec_create("adaptive:ratio=1%", both, 2, &merged), SPR_OK);
+    for (int i = 0; i < 2; i++) {
+        static char saved[4 * N + 4096];
+        size_t bytes = sizeof(saved);
+        struct spr_codec_step step;
+        spr_codec *part = NULL;
+
+        assert_int_equal(spr_codec_create("adaptive:ratio=1%", &parts[i], 1, &part), SPR_OK);
+        assert_int_equal(spr_codec_set_learning_rate(part, i ? 0.01 : 0.1), SPR_OK);
+        fill(gradient, 1);
+        assert_int_equal(spr_codec_begin(part, gradient, &step), SPR_OK);
+        spr_codec_commit(part);
+        assert_int_equal(spr_codec_save(part, saved, &bytes), SPR_OK);
+        assert_int_equal(spr_codec_merge(merged, saved, bytes), SPR_OK);
+        assert_true(merged->adapt.parts[i].memory.norm > 0);
+        spr_codec_destroy(part);
+    }
+    assert_true(merged->adapt.parts[0].memory.norm <= 0);
+    assert_true(merged->adapt.again);
+    spr_codec_destroy(merged);
+}
+
 /* Also one that asks for more than there may be, of parameters that both know. */
 static void a_state_of_another_budget_stays_within_this_one(void **state)
 {
@@ -406,6 +440,7 @@ int main(void)
         cmocka_unit_test(outside_of_critical_phases_calm_is_the_budget),
         cmocka_unit_test(a_warmup_is_a_budget_that_falls),
         cmocka_unit_test(what_is_not_finite_is_sent),
+        cmocka_unit_test(a_merge_at_another_rate_forgets_norms),
         cmocka_unit_test(a_state_of_another_budget_stays_within_this_one),
         cmocka_unit_test(a_saved_state_goes_on_as_if_nothing_had_happened),
         cmocka_unit_test(any_layout_works),
