@@ -41,12 +41,8 @@ static size_t encode_next(spr_request *rq, int owner)
         s->way->encode(rq, (uint32_t)owner, &s->sent_windows[owner], s->to_owner_buffer[owner]);
 
     if (rq->plan.rest) {
-        const float *val = w->val;
-
-        spr_sparse_leave_rest(w, spr_sparse_coding(rq), s->to_owner_buffer[owner], bytes);
-        for (uint32_t i = 0; i < w->windows; val += w->per_window[i++])
-            spr_blocks_scatter(&s->blocks, (uint32_t)owner, w->first_window + i, val,
-                               rq->plan.rest);
+        spr_chunk_leave_rest(w, spr_sparse_coding(rq), s->to_owner_buffer[owner], bytes);
+        spr_chunk_scatter(w, rq->plan.rest);
     }
     return bytes;
 }

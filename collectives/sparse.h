@@ -228,11 +228,6 @@ size_t spr_sparse_encode(spr_request *rq, uint32_t owner, uint32_t *next_window,
 /* Add its entries of a window of an owner. Returns how many. */
 size_t spr_sparse_add_list(spr_request *rq, uint32_t owner, uint32_t window, float *accumulator,
                            uint64_t *touched);
-/* The values of a writer are left with what encoding has lost of them. coding: as in the chunk, or
- * NULL. */
-void spr_sparse_leave_rest(const struct spr_chunk_writer *w, const struct spr_coding *coding,
-                           const void *encoded, size_t bytes);
-
 /* May the window in an accumulator, which has touched these of `span` positions, at most n of them,
  * join those in the writer? If not, their chunk has to be closed before: a full window leaves no
  * room in a chunk for others. */

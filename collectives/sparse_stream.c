@@ -227,19 +227,6 @@ size_t spr_sparse_add_list(spr_request *rq, uint32_t owner, uint32_t window, flo
     return n;
 }
 
-void spr_sparse_leave_rest(const struct spr_chunk_writer *w, const struct spr_coding *coding,
-                           const void *encoded, size_t bytes)
-{
-    struct spr_chunk chunk;
-    const char *why;
-    float *val = w->val;
-
-    (void)spr_chunk_open(&chunk, encoded, bytes, w->blocks, w->owner, w->first_window, coding,
-                         &why); /* our own: cannot fail */
-    for (uint32_t i = 0; i < w->windows; i++)
-        val += spr_chunk_values(&chunk, SPR_DECODE_TAKE, val);
-}
-
 bool spr_sparse_fits(const struct spr_chunk_writer *w, const uint64_t *touched, uint32_t span,
                      size_t n)
 {

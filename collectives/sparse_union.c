@@ -33,7 +33,7 @@ static void keep_rest(spr_request *rq, const void *encoded, size_t bytes)
     float weight = rq->plan.op == SPR_AVG ? (float)rq->comm->size : 1;
     size_t done = 0;
 
-    spr_sparse_leave_rest(w, spr_sparse_sum_coding(rq), encoded, bytes);
+    spr_chunk_leave_rest(w, spr_sparse_sum_coding(rq), encoded, bytes);
     for (uint32_t i = 0; i < w->windows; done += w->per_window[i++]) {
         const struct spr_codec_rest r = {w->first_window + i, w->pos + done, w->val + done,
                                          w->per_window[i]};

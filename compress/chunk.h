@@ -149,6 +149,13 @@ void spr_dense_clear(float *out, size_t n);
  * room for `room`; returns the entries in the window (nothing is written past room). */
 size_t spr_chunk_list(struct spr_chunk *c, uint32_t *index, float *value, size_t room);
 
+/* The values that are still in the writer of a chunk become what encoding has lost of them. coding:
+ * as for spr_chunk_open(). */
+void spr_chunk_leave_rest(const struct spr_chunk_writer *w, const struct spr_coding *coding,
+                          const void *encoded, size_t bytes);
+/* ... and, of a dense vector, go to their places in it. */
+void spr_chunk_scatter(const struct spr_chunk_writer *w, float *vector);
+
 /* Union of a window: emit the touched entries in order, clear acc and touched behind. Returns the
  * number. pos/val have room for SPR_WINDOW + 16 entries. len: positions in the window. */
 size_t spr_window_harvest(float *acc, uint64_t *touched, uint32_t len, uint16_t *pos, float *val);

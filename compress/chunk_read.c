@@ -280,3 +280,24 @@ spr_status spr_chunk_open(struct spr_chunk *c, const void *data, size_t bytes,
     *c = chunk;
     return SPR_OK;
 }
+
+void spr_chunk_leave_rest(const struct spr_chunk_writer *w, const struct spr_coding *coding,
+                          const void *encoded, size_t bytes)
+{
+    struct spr_chunk chunk;
+    const char *why;
+    float *val = w->val;
+
+    (void)spr_chunk_open(&chunk, encoded, bytes, w->blocks, w->owner, w->first_window, coding,
+                         &why); /* our own: cannot fail */
+    for (uint32_t i = 0; i < w->windows; i++)
+        val += spr_chunk_values(&chunk, SPR_DECODE_TAKE, val);
+}
+
+void spr_chunk_scatter(const struct spr_chunk_writer *w, float *vector)
+{
+    const float *val = w->val;
+
+    for (uint32_t i = 0; i < w->windows; val += w->per_window[i++])
+        spr_blocks_scatter(w->blocks, w->owner, w->first_window + i, val, vector);
+}

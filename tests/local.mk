@@ -327,9 +327,9 @@ perf_line = tests/cli/perf_line.c tests/cli/perf_line.h $(shell_line)
 test_programs += tests/cli/test_sparring_perf
 tests_cli_test_sparring_perf_SOURCES = tests/cli/test_sparring_perf.c $(perf_line)
 tests_cli_test_sparring_perf_LDADD = $(CMOCKA_LIBS)
-test_programs += tests/cli/test_sparring_perf_buckets
-tests_cli_test_sparring_perf_buckets_SOURCES = tests/cli/test_sparring_perf_buckets.c $(perf_line)
-tests_cli_test_sparring_perf_buckets_LDADD = $(CMOCKA_LIBS)
+test_programs += tests/cli/test_sparring_perf_compressed
+tests_cli_test_sparring_perf_compressed_SOURCES = tests/cli/test_sparring_perf_compressed.c $(perf_line)
+tests_cli_test_sparring_perf_compressed_LDADD = $(CMOCKA_LIBS)
 test_scripts += tests/cli/test_compare.sh tests/cli/test_sparring_codec.sh tests/cli/test_sparring_sim.sh \
 	tests/cli/test_sparring_tune.sh
 EXTRA_DIST += tests/cli/tool.sh

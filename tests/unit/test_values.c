@@ -152,41 +152,6 @@ static void an_image_may_be_cut_between_groups(void **state)
     }
 }
 
-/* Of so long a vector the end is what it would be by itself. Of a few coders, others in each run.
- */
-static void elements_beyond_2_to_the_24_are_coded_as_others(void **state)
-{
-    (void)state;
-    for (int round = 0; round < 4; round++) {
-        struct value_case c = value_case(value_specs[spr_rng_below(&rng, VALUE_CASES)]);
-        size_t cut = spr_div_ceil((size_t)1 << 24, c.group) * c.group, n = cut + N - 3;
-        uint8_t *bytes = malloc(c.coder->bound(c.options, n));
-        float *x = malloc(n * sizeof(float)), *out = malloc(n * sizeof(float));
-        size_t size, front;
-        const char *why;
-
-        assert_true(bytes && x && out);
-        for (size_t i = 0; i < n; i++)
-            x[i] = (float)(int32_t)spr_hash_u32(i ^ rng.seed) * 1e-9f;
-        size = value_encode(&c, 5, 0, x, n, bytes);
-        assert_int_equal(c.coder->check(c.options, bytes, size, n, &why), SPR_OK);
-        front = c.coder->decode(c.options, bytes, cut, SPR_DECODE_SET, out);
-        assert_int_equal(
-            c.coder->decode(c.options, bytes + front, n - cut, SPR_DECODE_SET, out + cut),
-            size - front);
-        for (size_t i = 0; i < n; i++)
-            if (!(fabsf(out[i]) < 100))
-                fail_msg("%s: element %zu becomes %g", c.spec, i, (double)out[i]);
-        if (!(c.traits & SPR_VALUES_TOGETHER)) {
-            assert_int_equal(value_encode(&c, 5, cut, x + cut, n - cut, image[0]), size - front);
-            assert_memory_equal(image[0], bytes + front, size - front);
-        }
-        free(bytes);
-        free(x);
-        free(out);
-    }
-}
-
 static void adding_and_taking_are_what_they_say(void **state)
 {
     (void)state;
@@ -493,7 +458,6 @@ static int run(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_instruction_sets_agree),
         cmocka_unit_test(an_image_may_be_cut_between_groups),
-        cmocka_unit_test(elements_beyond_2_to_the_24_are_coded_as_others),
         cmocka_unit_test(adding_and_taking_are_what_they_say),
         cmocka_unit_test(feedback_keeps_what_was_not_sent),
         cmocka_unit_test(values_go_to_positions),

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -369,6 +370,41 @@ static void draws_are_independent(void **state)
     }
 }
 
+/* Of so long a vector the end is what it would be by itself. Of a few coders, others in each run.
+ */
+static void elements_beyond_2_to_the_24_are_coded_as_others(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 4; round++) {
+        struct value_case c = value_case(value_specs[spr_rng_below(&rng, VALUE_CASES)]);
+        size_t cut = spr_div_ceil((size_t)1 << 24, c.group) * c.group, n = cut + N - 3;
+        uint8_t *bytes = malloc(c.coder->bound(c.options, n));
+        float *in = malloc(n * sizeof(float)), *out = malloc(n * sizeof(float));
+        size_t size, front;
+        const char *why;
+
+        assert_true(bytes && in && out);
+        for (size_t i = 0; i < n; i++)
+            in[i] = (float)(int32_t)spr_hash_u32(i ^ rng.seed) * 1e-9f;
+        size = value_encode(&c, 5, 0, in, n, bytes);
+        assert_int_equal(c.coder->check(c.options, bytes, size, n, &why), SPR_OK);
+        front = c.coder->decode(c.options, bytes, cut, SPR_DECODE_SET, out);
+        assert_int_equal(
+            c.coder->decode(c.options, bytes + front, n - cut, SPR_DECODE_SET, out + cut),
+            size - front);
+        for (size_t i = 0; i < n; i++)
+            if (!(fabsf(out[i]) < 100))
+                fail_msg("%s: element %zu becomes %g", c.spec, i, (double)out[i]);
+        if (!(c.traits & SPR_VALUES_TOGETHER)) {
+            assert_int_equal(value_encode(&c, 5, cut, in + cut, n - cut, image), size - front);
+            assert_memory_equal(image, bytes + front, size - front);
+        }
+        free(bytes);
+        free(in);
+        free(out);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -385,6 +421,7 @@ int main(void)
         cmocka_unit_test(errors_keep_within_their_bounds),
         cmocka_unit_test(means_of_the_unbiased_are_right),
         cmocka_unit_test(draws_are_independent),
+        cmocka_unit_test(elements_beyond_2_to_the_24_are_coded_as_others),
     };
 
     rng.seed = spr_rng_test_seed();

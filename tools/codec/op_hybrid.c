@@ -102,7 +102,6 @@ static bool hybrid_setup(struct trial *trial, struct spr_error *error)
     struct hybrid *s = trial_pages(trial, sizeof(*s), error);
     const struct spr_selector *topk = spr_selector_find("topk");
     const struct spr_index_coder *coder = spr_index_coder_find(trial->operation->what);
-    const struct vector *v = trial->vector;
     size_t options;
 
     if (!s)
@@ -121,14 +120,8 @@ static bool hybrid_setup(struct trial *trial, struct spr_error *error)
     memcpy(s->options + ratio->offset, &trial->density, sizeof(trial->density));
     s->index_coder = coder;
     s->group = spr_value_int8.group(s->value_options);
-    s->k = spr_select_most(topk, s->options, v->n);
-    s->call = (struct spr_select){.selector = topk,
-                                  .options = s->options,
-                                  .x = v->x,
-                                  .n = v->n,
-                                  .slices = (unsigned)trial->slices,
-                                  .seed = v->seed,
-                                  .state = &s->state};
+    s->k = spr_select_most(topk, s->options, trial->vector->n);
+    s->call = select_call(trial, topk, s->options, &s->state);
     if (!hybrid_allocate(trial, s, error))
         return false;
     for (int step = 0; step < 2; step++)

@@ -45,6 +45,18 @@ static void cold_prepare(struct trial *trial)
     s->state = (struct spr_select_state){0};
 }
 
+struct spr_select select_call(const struct trial *trial, const struct spr_selector *selector,
+                              const void *options, struct spr_select_state *state)
+{
+    return (struct spr_select){.selector = selector,
+                               .options = options,
+                               .x = trial->vector->x,
+                               .n = trial->vector->n,
+                               .slices = (unsigned)trial->slices,
+                               .seed = trial->vector->seed,
+                               .state = state};
+}
+
 bool select_phase(struct spr_select *call, bool *emitting, int phase)
 {
     if (phase == 0) {
@@ -121,13 +133,7 @@ static bool select_setup(struct trial *trial, struct spr_error *error)
     trial->state = s;
     if (!trial_options(trial, selector->options, selector->option_count, s->options, error))
         return false;
-    s->call = (struct spr_select){.selector = selector,
-                                  .options = s->options,
-                                  .x = v->x,
-                                  .n = v->n,
-                                  .slices = (unsigned)trial->slices,
-                                  .seed = v->seed,
-                                  .state = &s->state};
+    s->call = select_call(trial, selector, s->options, &s->state);
     s->feedback.gradient = feedback ? v->x : NULL;
     if (!allocate(trial, s, error))
         return false;

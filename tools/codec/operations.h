@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/opt.h"
 #include "compress/blocks.h"
+#include "compress/select/select.h"
 #include "tools/codec/data.h"
 
 enum { OPERATION_NAME_BYTES = 64, TRIAL_PAGES = 16, ERROR_BYTES = SPR_ERROR_TEXT_BYTES };
@@ -100,8 +101,11 @@ void no_prepare(struct trial *trial);
 void no_close(struct trial *trial);
 bool one_phase(struct trial *trial, int phase);
 
-struct spr_select;
-/* For next() and run() of selections, in slices. False: the list is complete. */
+/* The call of a selection in the slices of a trial; where its results go, and its workspace, is to
+ * be set. */
+struct spr_select select_call(const struct trial *trial, const struct spr_selector *selector,
+                              const void *options, struct spr_select_state *state);
+/* For next() and run() of selections. False: the list is complete. */
 bool select_phase(struct spr_select *call, bool *emitting, int phase);
 void select_slice(struct spr_select *call, bool emitting, int slice);
 

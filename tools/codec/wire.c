@@ -50,24 +50,6 @@ void wire_close(struct wire *wire)
     *wire = (struct wire){0};
 }
 
-/* What coding has lost of the chunk in the writer, as collectives/sparse.c does it. */
-static void leave_rest(const struct wire *wire, const struct spr_chunk_writer *w,
-                       const unsigned char *encoded, size_t bytes, float *rest)
-{
-    struct spr_chunk chunk;
-    const char *why;
-    float *val = w->val;
-
-    (void)spr_chunk_open(&chunk, encoded, bytes, w->blocks, w->owner, w->first_window,
-                         wire_coding(wire), &why); /* our own: cannot fail */
-    for (uint32_t i = 0; i < w->windows; i++) {
-        size_t n = spr_chunk_values(&chunk, SPR_DECODE_TAKE, val);
-
-        spr_blocks_scatter(w->blocks, w->owner, w->first_window + i, val, rest);
-        val += n;
-    }
-}
-
 /* All chunks for an owner, at `at`; returns where they end. */
 static size_t encode_owner(struct wire *wire, const struct spr_codec_step *step, uint32_t owner,
                            size_t at)
@@ -94,8 +76,10 @@ static size_t encode_owner(struct wire *wire, const struct spr_codec_step *step,
         size_t bytes =
             spr_chunk_writer_finish(&w, wire->vtype, -1, next == windows ? SPR_CHUNK_LAST : 0,
                                     wire->bytes + at, wire->room - at);
-        if (step->rest)
-            leave_rest(wire, &w, wire->bytes + at, bytes, step->rest);
+        if (step->rest) { /* as collectives/sparse.c does it */
+            spr_chunk_leave_rest(&w, wire_coding(wire), wire->bytes + at, bytes);
+            spr_chunk_scatter(&w, step->rest);
+        }
         at += bytes;
     }
     return at;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * sparring-perf compressed_allreduce --buckets.
+ * sparring-perf compressed_allreduce: every kind of codec, chunks that are compressed, and
+ * --buckets.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +15,55 @@
 #include <cmocka.h>
 
 #include "tests/cli/perf_line.h"
+
+static void what_a_codec_sends_is_summed_exactly(void **state)
+{
+    static const char *const codecs[] = {"topk", "topk:ratio=5%+fp16", "topk+bf16", "none", "fp16",
+                                         "topk:ratio=1%,feedback=off",
+                                         "threshold:low=0,high=2+bf16", "sampled+int8",
+                                         /* Not close to one gradient, nor meant to be. */
+                                         "random+int8", "random:ratio=5%", "random+bf16", "dgc"};
+    const size_t close = 8;
+    (void)state;
+    for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++) {
+        char line[160];
+        snprintf(line, sizeof line,
+                 "$RUN -n 3 -- $PERF compressed_allreduce -b 40K -e 80K -f 2 -n 4 --codec %s",
+                 codecs[i]);
+        measure(line);
+        assert_int_equal(row_count, 2);
+        assert_string_equal(rows[0].op, "avg");
+        assert_string_equal(rows[1].wrong, "0");
+        assert_true(i >= close || strtod(rows[1].relerr, NULL) < 0.5);
+    }
+}
+
+#ifdef HAVE_ZSTD
+/* Over real TCP; in shared memory nothing is compressed. */
+static void compressed_chunks_are_right_and_shorter(void **state)
+{
+    static const char *const codecs[] = {"topk:ratio=5%+fp16", "none+int8"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
+        double ratio[2][2]; /* [shared memory, TCP][without, with] */
+        for (int k = 0; k < 4; k++) {
+            char line[200];
+            snprintf(line, sizeof line,
+                     "SPARRING_TRANSPORTS=%s SPARRING_ZSTD=%d $RUN -n 2 -- $PERF "
+                     "compressed_allreduce -b 1M -e 1M -n 2 --codec %s",
+                     k < 2 ? "shm" : "epoll", k % 2, codecs[i]);
+            measure(line);
+            assert_int_equal(row_count, 1);
+            assert_string_equal(rows[0].wrong, "0");
+            ratio[k / 2][k % 2] = strtod(rows[0].ratio, NULL);
+        }
+        /* But for messages about the step. */
+        assert_true(fabs(ratio[0][1] / ratio[0][0] - 1) < 0.005);
+        assert_true(ratio[1][1] > 1.05 * ratio[1][0]);
+    }
+}
+#endif
 
 static void buckets_are_summed_exactly(void **state)
 {
@@ -73,6 +124,10 @@ static void what_is_hidden_is_in_json(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_codec_sends_is_summed_exactly),
+#ifdef HAVE_ZSTD
+        cmocka_unit_test(compressed_chunks_are_right_and_shorter),
+#endif
         cmocka_unit_test(buckets_are_summed_exactly),
         cmocka_unit_test(what_is_hidden_is_in_json),
     };
