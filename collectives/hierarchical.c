@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * Hierarchical allreduce: what ranks of one host have is summed there before it goes to other
- * hosts. As many ranks of each host as the smallest host has are leaders, each for one shard of the
- * vector, so that all of them, and all their links, work. Not canonical: a host's ranks are added
- * first; same bits on all ranks and in every run of the same world on the same hosts.
+ * hosts, and what hosts of one rack have before it goes to other racks. As many ranks of each host
+ * as the smallest host has are leaders, each for one shard of the vector, so that all of them, and
+ * all their links, work; and so do as many hosts of each rack. Not canonical: a host's ranks are
+ * added first; same bits on all ranks and in every run of the same world on the same hosts.
  *
  * Cost, n elements of v bytes, N hosts of G ranks: 4 steps; sent per host to others 2 (N-1)/N n v
  * bytes, where the direct algorithm sends G times that; per rank 2 (G-1)/G n v inside its host and
- * 2 (N-1)/N n/G v between hosts; (G-1)/G n + (N-1)/N n/G additions.
+ * 2 (N-1)/N n/G v between hosts; (G-1)/G n + (N-1)/N n/G additions. With K racks 6 steps; a rack
+ * sends 2 (K-1)/K n v bytes to others, where its N/K hosts would send 2 (K-1)/K n v each.
  *
  * Data movement, 4 ranks, 2 hosts; shard s is led by the s-th rank of each host and cut into halves
  * (s, h), one per host; A(..) the sum over host A, S(..) over all:
@@ -20,8 +22,8 @@
  *
  * Each stage is the direct algorithm, in a group. The vector is cut into slices, which go through
  * the stages one after the other: while one is between hosts, the next one is summed and the last
- * one handed out. Sums of a host lie in the result, where those of all will come. The two stages
- * that let messages wait in the transport's memory have no link in common.
+ * one handed out. Sums of a host lie in the result, where those of all will come. The stages that
+ * let messages wait in the transport's memory have no link in common.
  */
 #include "collectives/direct.h"
 #include "collectives/reduce.h"
@@ -29,18 +31,21 @@
 #define SLICES 8
 #define MIN_SLICE_BYTES ((size_t)1 << 20)
 #define SLICE_STEPS_LOG2 20 /* no slice has so many chunks */
-
-enum { SCATTER, BETWEEN, GATHER, STAGES };
+#define MOST_LEVELS 3
+#define MOST_STAGES (2 * MOST_LEVELS - 1)
 
 struct hierarchical {
     size_t slice, slices; /* elements; how many */
-    struct spr_group local, leaders;
-    size_t shards;
-    bool leads;
+    int levels;           /* from the inside */
+    struct level {
+        struct spr_group group;
+        size_t shards; /* that it cuts its part into: so many of the group work at the next one */
+        bool works;
+    } level[MOST_LEVELS];
     struct stage {
         struct spr_direct direct;
         size_t begun, done; /* slices */
-    } stages[STAGES];
+    } stages[MOST_STAGES];  /* in through all levels, and back */
 };
 
 /* No halves: the sums of a host would be rounded. */
@@ -55,33 +60,40 @@ static size_t even(size_t count, size_t parts)
     return spr_align_up(spr_div_ceil(count, parts), 64);
 }
 
+static int stages_of(const struct hierarchical *h) { return 2 * h->levels - 1; }
+
+static int level_of(const struct hierarchical *h, int stage)
+{
+    return stage < h->levels ? stage : stages_of(h) - 1 - stage;
+}
+
 /* What a stage does with a slice. */
 static void set_up(const spr_request *rq, struct spr_direct *d, int stage, size_t slice)
 {
     const struct hierarchical *h = rq->state;
     size_t element = spr_dtype_size(rq->plan.dtype), start = slice * h->slice;
-    size_t count = spr_min_size(h->slice, rq->plan.count - start);
-    size_t shard = even(count, h->shards);
+    size_t count = spr_min_size(h->slice, rq->plan.count - start), segment = count;
+    int level = level_of(h, stage);
+    bool in = stage + 1 < h->levels, out = stage >= h->levels;
 
-    d->send = (const char *)rq->plan.send + start * element;
+    for (int l = 0; l < level; l++) { /* our shard of each level before */
+        size_t first, shard = even(segment, h->level[l].shards);
+
+        first = spr_min_size((size_t)h->level[l].group.rank * shard, count);
+        start += first;
+        count = spr_min_size(shard, count - first);
+        segment = shard;
+    }
     d->recv = (char *)rq->plan.recv + start * element;
-    d->op = rq->plan.op;
+    d->send = stage == 0 ? (const char *)rq->plan.send + start * element : d->recv;
+    d->op = in && rq->plan.op == SPR_AVG ? SPR_SUM : rq->plan.op;
     d->divisor = rq->comm->size;
     d->step = (uint32_t)slice << SLICE_STEPS_LOG2;
-    d->reduce = stage != GATHER;
-    d->gather = stage != SCATTER;
-    d->group = stage == BETWEEN ? h->leaders : h->local;
+    d->reduce = !out;
+    d->gather = !in;
+    d->group = h->level[level].group;
     d->total = count;
-    d->segment = shard;
-    if (stage == SCATTER && d->op == SPR_AVG)
-        d->op = SPR_SUM;
-    if (stage == BETWEEN) {
-        size_t first = spr_min_size((size_t)h->local.rank * shard, count);
-        d->recv += first * element;
-        d->send = d->recv;
-        d->total = spr_min_size(shard, count - first);
-        d->segment = even(shard, (size_t)h->leaders.size);
-    }
+    d->segment = even(segment, h->level[level].shards);
 }
 
 /* One step of a stage. True: something is different. */
@@ -89,9 +101,9 @@ static bool step(spr_request *rq, int stage)
 {
     struct hierarchical *h = rq->state;
     struct stage *s = &h->stages[stage];
-    size_t ready = stage == SCATTER ? h->slices : h->stages[stage - 1].done;
+    size_t ready = stage == 0 ? h->slices : h->stages[stage - 1].done;
 
-    if (stage == BETWEEN && !h->leads) {
+    if (!h->level[level_of(h, stage)].works) {
         s->begun = s->done = ready;
         return false;
     }
@@ -112,28 +124,58 @@ static bool advance(spr_request *rq)
 {
     const struct hierarchical *h = rq->state;
 
-    for (int stage = 0; stage < STAGES; stage++)
+    for (int stage = 0; stage < stages_of(h); stage++)
         while (!rq->comm->error.status && step(rq, stage))
             continue;
-    return h->stages[GATHER].done == h->slices && !rq->comm->error.status;
+    return h->stages[stages_of(h) - 1].done == h->slices && !rq->comm->error.status;
 }
 
-/* Who works with whom. False: no memory. */
+/* One level further out: this rank's group there, of which so many lead a shard each. */
+static void add_level(struct hierarchical *h, struct spr_group group, int shards)
+{
+    const struct level *inner = h->levels > 0 ? &h->level[h->levels - 1] : NULL;
+    bool works = !inner || (inner->works && (size_t)inner->group.rank < inner->shards);
+
+    h->level[h->levels++] = (struct level){group, (size_t)shards, works};
+}
+
+/* Whose shard a rank has where it leads one; else the first one's, with which it does nothing. */
+static int place_in(const struct level *l)
+{
+    return (size_t)l->group.rank < l->shards ? l->group.rank : 0;
+}
+
+/* Who works with whom: the ranks of a host, their like on the hosts of the rack, and theirs in all
+ * racks; without racks, on all hosts. False: no memory. */
 static bool find_groups(spr_request *rq)
 {
     struct hierarchical *h = rq->state;
     const struct spr_topology *t = &rq->comm->topology;
-    int host = t->host[rq->comm->rank], fewest = spr_topology_fewest(t);
+    int host = t->host[rq->comm->rank], rack = t->rack[host], first = t->rack_first[rack];
+    int outer = t->hosts, among = host, local, beside = 0;
+    int *ranks = spr_arena_alloc(&rq->arena, (size_t)t->hosts * sizeof *ranks);
     int *leaders = spr_arena_alloc(&rq->arena, (size_t)t->hosts * sizeof *leaders);
 
-    if (!leaders)
+    if (!ranks || !leaders)
         return false;
-    h->shards = (size_t)fewest;
-    h->local = spr_topology_neighbours(t, rq->comm->rank);
-    h->leads = h->local.rank < fewest;
-    for (int i = 0; i < t->hosts; i++)
-        leaders[i] = t->ranks[t->first[i] + (h->leads ? h->local.rank : 0)];
-    h->leaders = (struct spr_group){leaders, t->hosts, host};
+    add_level(h, spr_topology_neighbours(t, rq->comm->rank), spr_topology_fewest(t));
+    local = place_in(&h->level[0]);
+    if (spr_topology_has_racks(t)) {
+        int hosts = spr_topology_rack_hosts(t, rack);
+
+        for (int i = 0; i < hosts; i++)
+            ranks[i] = t->ranks[t->first[first + i] + local];
+        add_level(h, (struct spr_group){ranks, hosts, host - first}, spr_topology_fewest_hosts(t));
+        beside = place_in(&h->level[1]);
+        outer = t->racks;
+        among = rack;
+    }
+    for (int i = 0; i < outer; i++) {
+        int there = h->levels > 1 ? t->rack_first[i] + beside : i;
+
+        leaders[i] = t->ranks[t->first[there] + local];
+    }
+    add_level(h, (struct spr_group){leaders, outer, among}, outer);
     return true;
 }
 
@@ -141,7 +183,7 @@ static void cleanup(spr_request *rq)
 {
     struct hierarchical *h = rq->state;
 
-    for (int stage = 0; stage < STAGES; stage++)
+    for (int stage = 0; stage < stages_of(h); stage++)
         spr_direct_end(rq, &h->stages[stage].direct);
 }
 
@@ -160,7 +202,7 @@ static spr_status start(spr_request *rq)
     h->slices = spr_max_size(spr_div_ceil(rq->plan.count, spr_max_size(h->slice, 1)), 1);
     if (!find_groups(rq))
         return SPR_ERR_NOMEM;
-    for (int stage = 0; stage < STAGES; stage++) {
+    for (int stage = 0; stage < stages_of(h); stage++) {
         set_up(rq, &h->stages[stage].direct, stage, 0); /* the first slice is the longest */
         if (!spr_direct_make(rq, &h->stages[stage].direct))
             return SPR_ERR_NOMEM;

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "collectives/choice.h"
 #include "collectives/create.h"
+#include "collectives/racks.h"
 #include "collectives/watch.h"
 #include "transport/watch/watch.h"
 
@@ -228,6 +229,23 @@ static int helpers(const struct spr_options *options, int local)
     return spare < MOST_HELPERS ? spare : MOST_HELPERS;
 }
 
+/* Who shares a host, and a rack. */
+static void find_places(spr_comm *comm)
+{
+    const struct spr_peer_info *peers = comm->peers;
+
+    for (int r = 0; r < comm->size; r++) {
+        int host = 0, rack = 0;
+
+        while (!spr_peer_same_host(&peers[host], &peers[r]))
+            host++;
+        while (rack < host && (!peers[r].rack || peers[rack].rack != peers[r].rack))
+            rack++;
+        comm->topology.identity[r] = host;
+        comm->topology.rack_identity[r] = rack;
+    }
+}
+
 spr_status spr_comm_exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadline_ns,
                              struct spr_error *error)
 {
@@ -239,6 +257,14 @@ spr_status spr_comm_exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadl
     if (!comm->peers)
         return SPR_ERR_NOMEM;
     spr_comm_describe(comm, &mine);
+    if (comm->options.topology && *comm->options.topology) {
+        status = spr_rack_find(comm->options.topology, mine.host, &mine.rack, error);
+        if (status)
+            return status;
+        if (!mine.rack)
+            spr_warn(SPR_SUB_INIT, "rank %d: host %s is in no rack of %s", comm->rank, mine.host,
+                     comm->options.topology);
+    }
     status = spr_bootstrap_allgather(boot, &mine, comm->peers, sizeof mine, deadline_ns, error);
     if (status)
         return status;
@@ -255,12 +281,10 @@ spr_status spr_comm_exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadl
     }
     comm->may_spin = local <= spr_cpu_usable();
     comm->helpers = helpers(&comm->options, local);
-    for (int r = 0; r < comm->size; r++)
-        for (int same = 0; same <= r; same++)
-            if (spr_peer_same_host(&comm->peers[same], &comm->peers[r])) {
-                comm->topology.identity[r] = same;
-                break;
-            }
+    find_places(comm);
     spr_topology_update(&comm->topology, comm->ids, comm->size);
+    if (spr_topology_has_racks(&comm->topology))
+        spr_info(SPR_SUB_INIT, "rank %d: %d hosts in %d racks, by %s", comm->rank,
+                 comm->topology.hosts, comm->topology.racks, comm->options.topology);
     return SPR_OK;
 }

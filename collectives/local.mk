@@ -80,6 +80,8 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/sparse_tiles.h \
 	collectives/sparse_union.c \
 	collectives/split.c \
+	collectives/racks.c \
+	collectives/racks.h \
 	collectives/topology.c \
 	collectives/topology.h \
 	collectives/tree.c \

@@ -29,11 +29,8 @@ static int listeners(const spr_request *rq, int owner)
 {
     const struct spr_sparse_state *s = rq->state;
     const struct spr_topology *t = s->topology;
-    int rank = rq->comm->rank, from = spr_sparse_owner(s, owner);
 
-    if (!t || t->host[from] == t->host[rank] || spr_topology_relay(t, from, t->host[rank]) != rank)
-        return 0;
-    return spr_topology_local_ranks(t, t->host[rank]) - 1;
+    return t ? spr_topology_listeners(t, spr_sparse_owner(s, owner), rq->comm->rank) : 0;
 }
 
 bool spr_sparse_relay_start(spr_request *rq)
@@ -61,10 +58,9 @@ bool spr_sparse_pass_on(spr_request *rq, int owner, uint32_t message, const stru
     const struct spr_sparse_state *s = rq->state;
     int n = listeners(rq, owner), rank = rq->comm->rank;
 
-    for (int i = 1; i <= n; i++) {
-        const struct spr_topology *t = s->topology;
-        int to = t->ranks[t->first[t->host[rank]] + (t->local[rank] + i) % (n + 1)];
-        struct spr_out *out = &s->relays[owner][(int)(message % SPR_SPARSE_AHEAD) * n + (i - 1)];
+    for (int i = 0; i < n; i++) {
+        int to = spr_topology_listener(s->topology, spr_sparse_owner(s, owner), rank, i);
+        struct spr_out *out = &s->relays[owner][(int)(message % SPR_SPARSE_AHEAD) * n + i];
         spr_post_send(rq, out, to, step, in->recv.data, in->recv.bytes, false);
     }
     return n > 0;

@@ -8,18 +8,23 @@ bool spr_topology_new(struct spr_topology *t, int world)
     size_t n = (size_t)world;
 
     t->identity = spr_calloc(n, sizeof(int));
+    t->rack_identity = spr_calloc(n, sizeof(int));
     t->host = spr_calloc(n, sizeof(int));
     t->local = spr_calloc(n, sizeof(int));
     t->ranks = spr_calloc(n, sizeof(int));
     t->first = spr_calloc(n + 1, sizeof(int));
-    if (!t->identity || !t->host || !t->local || !t->ranks || !t->first) {
+    t->rack = spr_calloc(n, sizeof(int));
+    t->rack_first = spr_calloc(n + 1, sizeof(int));
+    if (!t->identity || !t->rack_identity || !t->host || !t->local || !t->ranks || !t->first ||
+        !t->rack || !t->rack_first) {
         spr_topology_free(t);
         return false;
     }
-    t->hosts = world;
+    t->hosts = t->racks = world;
     for (int r = 0; r < world; r++) {
-        t->identity[r] = t->host[r] = t->ranks[r] = t->first[r] = r;
-        t->first[r + 1] = r + 1;
+        t->identity[r] = t->rack_identity[r] = r;
+        t->host[r] = t->ranks[r] = t->first[r] = t->rack[r] = t->rack_first[r] = r;
+        t->first[r + 1] = t->rack_first[r + 1] = r + 1;
     }
     return true;
 }
@@ -27,21 +32,41 @@ bool spr_topology_new(struct spr_topology *t, int world)
 void spr_topology_free(struct spr_topology *t)
 {
     spr_free(t->identity);
+    spr_free(t->rack_identity);
     spr_free(t->host);
     spr_free(t->local);
     spr_free(t->ranks);
     spr_free(t->first);
+    spr_free(t->rack);
+    spr_free(t->rack_first);
     *t = (struct spr_topology){0};
+}
+
+/* Number the hosts of the rack that `rank` is in, in the order of their first ranks, of which it is
+ * the first one. Until all are numbered, local[r] is the first rank on the host of r. */
+static void number_rack(struct spr_topology *t, const int *ids, int size, int rank)
+{
+    for (int r = rank; r < size; r++)
+        if (t->local[r] == r && t->rack_identity[ids[r]] == t->rack_identity[ids[rank]]) {
+            t->rack[t->hosts] = t->racks;
+            t->host[r] = t->hosts++;
+        }
+    t->rack_first[++t->racks] = t->hosts;
 }
 
 void spr_topology_update(struct spr_topology *t, const int *ids, int size)
 {
-    t->hosts = 0;
+    t->hosts = t->racks = 0;
     for (int r = 0; r < size; r++) {
-        int same = 0;
-        while (same < r && t->identity[ids[same]] != t->identity[ids[r]])
-            same++;
-        t->host[r] = same < r ? t->host[same] : t->hosts++;
+        t->host[r] = -1;
+        t->local[r] = 0;
+        while (t->identity[ids[t->local[r]]] != t->identity[ids[r]])
+            t->local[r]++;
+    }
+    for (int r = 0; r < size; r++) {
+        if (t->local[r] == r && t->host[r] < 0)
+            number_rack(t, ids, size, r);
+        t->host[r] = t->host[t->local[r]];
     }
     for (int h = 0, at = 0; h < t->hosts; h++) {
         t->first[h] = at;
@@ -65,7 +90,60 @@ int spr_topology_fewest(const struct spr_topology *t)
     return fewest;
 }
 
+int spr_topology_fewest_hosts(const struct spr_topology *t)
+{
+    int fewest = spr_topology_rack_hosts(t, 0);
+
+    for (int k = 1; k < t->racks; k++)
+        if (spr_topology_rack_hosts(t, k) < fewest)
+            fewest = spr_topology_rack_hosts(t, k);
+    return fewest;
+}
+
 bool spr_topology_has_levels(const struct spr_topology *t, int size)
 {
-    return t->hosts > 1 && t->hosts < size;
+    return t->hosts > 1 && (t->hosts < size || spr_topology_has_racks(t));
+}
+
+int spr_topology_source(const struct spr_topology *t, int from, int to)
+{
+    int host = t->host[to], rack = t->rack[host];
+    int relay = spr_topology_relay(t, from, host), entry = spr_topology_entry(t, from, rack);
+
+    if (host == t->host[from])
+        return from;
+    if (relay != to)
+        return relay;
+    return rack == t->rack[t->host[from]] || host == entry ? from
+                                                           : spr_topology_relay(t, from, entry);
+}
+
+/* Hosts of its rack that a rank passes on to, as it was the first there to hear. */
+static int hosts_beside(const struct spr_topology *t, int from, int rank)
+{
+    int host = t->host[rank], rack = t->rack[host];
+
+    if (rack == t->rack[t->host[from]] || spr_topology_entry(t, from, rack) != host)
+        return 0;
+    return spr_topology_rack_hosts(t, rack) - 1;
+}
+
+int spr_topology_listeners(const struct spr_topology *t, int from, int rank)
+{
+    int host = t->host[rank];
+
+    if (t->host[from] == host || spr_topology_relay(t, from, host) != rank)
+        return 0;
+    return hosts_beside(t, from, rank) + spr_topology_local_ranks(t, host) - 1;
+}
+
+int spr_topology_listener(const struct spr_topology *t, int from, int rank, int i)
+{
+    int host = t->host[rank], rack = t->rack[host], beside = hosts_beside(t, from, rank);
+    int place = host - t->rack_first[rack];
+
+    if (i < beside) /* other hosts first: they have the longer way */
+        return spr_topology_relay(t, from, t->rack_first[rack] + (place + 1 + i) % (beside + 1));
+    return t->ranks[t->first[host] +
+                    (t->local[rank] + 1 + i - beside) % spr_topology_local_ranks(t, host)];
 }

@@ -25,19 +25,22 @@ static inline int spr_group_rank(const struct spr_group *group, int i)
 }
 
 struct spr_topology {
-    int *identity; /* [world] of a rank at the start: the first one on its host */
-    int hosts;
-    int *host;  /* [size] of a rank */
-    int *local; /* [size] its number on its host */
-    int *ranks; /* [size] host by host, in order */
-    int *first; /* [hosts + 1] where a host begins in `ranks` */
+    int *identity;      /* [world] of a rank at the start: the first one on its host */
+    int *rack_identity; /* [world] ... and in its rack; where no rack is known, on its host */
+    int hosts, racks;
+    int *host;       /* [size] of a rank; those of a rack have successive numbers */
+    int *local;      /* [size] its number on its host */
+    int *ranks;      /* [size] host by host, in order */
+    int *first;      /* [hosts + 1] where a host begins in `ranks` */
+    int *rack;       /* [hosts] */
+    int *rack_first; /* [racks + 1] its first host */
 };
 
-/* Every rank on a host of its own. False: no memory. */
+/* Every rank on a host of its own, in no rack. False: no memory. */
 bool spr_topology_new(struct spr_topology *t, int world);
 void spr_topology_free(struct spr_topology *t);
-/* identity was written, or the ranks are others: ids[size], of each rank its number at the start.
- */
+/* The identities were written, or the ranks are others: ids[size], of each rank its number at the
+ * start. */
 void spr_topology_update(struct spr_topology *t, const int *ids, int size);
 
 static inline int spr_topology_local_ranks(const struct spr_topology *t, int host)
@@ -45,8 +48,14 @@ static inline int spr_topology_local_ranks(const struct spr_topology *t, int hos
     return t->first[host + 1] - t->first[host];
 }
 
-/* Ranks of the host that has the fewest. */
+static inline int spr_topology_rack_hosts(const struct spr_topology *t, int rack)
+{
+    return t->rack_first[rack + 1] - t->rack_first[rack];
+}
+
+/* Ranks of the host that has the fewest; hosts of the rack that has. */
 int spr_topology_fewest(const struct spr_topology *t);
+int spr_topology_fewest_hosts(const struct spr_topology *t);
 
 /* Those who share a host with a rank. */
 static inline struct spr_group spr_topology_neighbours(const struct spr_topology *t, int rank)
@@ -57,23 +66,35 @@ static inline struct spr_group spr_topology_neighbours(const struct spr_topology
                               t->local[rank]};
 }
 
-/* Some hosts have several ranks, and there are several hosts. */
+/* Some racks have several hosts, and there are several racks. */
+static inline bool spr_topology_has_racks(const struct spr_topology *t)
+{
+    return t->racks > 1 && t->racks < t->hosts;
+}
+/* Some hosts have several ranks, and there are several hosts; or there are racks. */
 bool spr_topology_has_levels(const struct spr_topology *t, int size);
 
-/* What `from` tells all ranks enters another host once: at the relay, which passes it on to its
- * neighbours. Those who share a host with `from` hear from it. Relays of different ranks differ, so
- * that all ranks of a host share the work. */
+/* What `from` tells all ranks enters another rack once, at the relay of one of its hosts, and
+ * another host once, at its relay, which passes it on to its neighbours. Those who share a host
+ * with `from` hear from it. Relays of different ranks differ, so that all ranks of a host, and all
+ * hosts of a rack, share the work. */
 static inline int spr_topology_relay(const struct spr_topology *t, int from, int host)
 {
     return t->ranks[t->first[host] + t->local[from] % spr_topology_local_ranks(t, host)];
 }
 
-/* From whom `to` hears what `from` tells all. */
-static inline int spr_topology_source(const struct spr_topology *t, int from, int to)
+/* The host at which it enters a rack. */
+static inline int spr_topology_entry(const struct spr_topology *t, int from, int rack)
 {
-    int relay = spr_topology_relay(t, from, t->host[to]);
+    int place = t->host[from] - t->rack_first[t->rack[t->host[from]]];
 
-    return t->host[from] == t->host[to] || relay == to ? from : relay;
+    return t->rack_first[rack] + place % spr_topology_rack_hosts(t, rack);
 }
+
+/* From whom `to` hears what `from` tells all. */
+int spr_topology_source(const struct spr_topology *t, int from, int to);
+/* The ranks that `rank` passes on to what `from` tells all: how many, and the i-th of them. */
+int spr_topology_listeners(const struct spr_topology *t, int from, int rank);
+int spr_topology_listener(const struct spr_topology *t, int from, int rank, int i);
 
 #endif

@@ -45,6 +45,7 @@ test_programs = \
 	tests/unit/test_lowrank_kernels \
 	tests/unit/test_lowrank_state \
 	tests/unit/test_memory \
+	tests/unit/test_racks \
 	tests/unit/test_reduce \
 	tests/unit/test_select \
 	tests/unit/test_select_feedback \

@@ -38,6 +38,8 @@ const struct spr_opt spr_options_table[] = {
     {"model", "",
      "how algorithms are chosen: measure, or constants of sparring-tune; empty: by rules",
      SPR_OPT_STRING, FIELD(model), NULL, 0, 0},
+    {"topology", "", "file that says which hosts share a rack; empty: none do", SPR_OPT_STRING,
+     FIELD(topology), NULL, 0, 0},
     {"indices", "auto", "how short positions of sparse lists travel; auto: as the links are worth",
      SPR_OPT_ENUM, FIELD(indices), indices_choices, 0, 0},
     {"zstd", "0", "level of zstd over sparse lists and coded values that go by TCP; 0: none",

@@ -39,6 +39,7 @@ struct spr_options {
     size_t priority_bytes;      /* data on a link, from which on what is less urgent waits */
     int determinism;            /* of sums: SPR_DETERMINISM_... */
     int indices;                /* how short positions travel: SPR_INDICES_... */
+    char *topology;             /* file of racks (collectives/racks.h); "": none */
     int zstd;                   /* level at which chunks are compressed; 0: they are not */
     bool check_finite;          /* inputs must be finite */
     char *model;                /* "", "measure", or constants: collectives/model.h */

@@ -112,6 +112,7 @@ struct spr_peer_info {
     uint8_t
         boot_id[16]; /* same host = same boot id and network namespace, and a memfd that passed */
     uint64_t net_namespace; /* inode */
+    uint64_t rack;          /* same rack = same number; 0: it stands alone */
     uint32_t pid, uid;
     char host[64];
     struct spr_watch_card watch;

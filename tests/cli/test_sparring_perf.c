@@ -354,6 +354,27 @@ static void interfaces_count_what_the_transport_counts(void **state)
     assert_string_equal(result.output, "hosts 0 True\n");
 }
 
+/* Four hosts in two racks: what a host sends goes to one other host in its rack, and one beyond. */
+static void racks_of_a_topology_file_are_levels(void **state)
+{
+    (void)state;
+    run("$RUN -n 2 --emulate 1gbit -- true");
+    if (result.code != 0) {
+        print_message("no emulated network here: %s", result.error);
+        skip();
+    }
+    run("topology=$(mktemp) && echo 'a: h[01]' >$topology && echo 'b: h2 h3' >>$topology &&"
+        " for what in allreduce 'sparse_allreduce --density 5%' 'compressed_allreduce --codec "
+        "topk'; do"
+        " SPARRING_LOG=info SPARRING_TOPOLOGY=$topology $RUN -n 4 --emulate 1gbit -- $PERF $what"
+        " --elements 64K --algo hierarchical -n 3 -c 1; done; rm $topology");
+    assert_int_equal(result.code, 0);
+    assert_non_null(strstr(result.error, "rank 3: 4 hosts in 2 racks, by "));
+    run("SPARRING_TOPOLOGY=/no/such $RUN -n 2 -- $PERF -b 4 -e 4 -n 1");
+    assert_non_null(strstr(result.error, "topology file /no/such: No such file or directory"));
+    assert_int_not_equal(result.code, 0);
+}
+
 /* One file of a trace; rank r has its large elements at r, r + 10, ... */
 static void write_trace(const char *folder, uint32_t rank, uint32_t step, uint32_t ranks)
 {
@@ -447,6 +468,7 @@ int main(void)
         cmocka_unit_test(an_elastic_job_survives),
         cmocka_unit_test(json_is_json),
         cmocka_unit_test(interfaces_count_what_the_transport_counts),
+        cmocka_unit_test(racks_of_a_topology_file_are_levels),
         cmocka_unit_test(a_trace_is_replayed),
         cmocka_unit_test(a_seed_gives_the_same_bytes_again),
     };

@@ -276,6 +276,24 @@ static void unions_and_sums_enter_each_host_once(void **state)
     world_destroy(&w);
 }
 
+/* Two racks of two hosts of two ranks. The first one has four owners with a window, and the other
+ * two: of the four's unions to four ranks each one is left, and so of the others' two, which are
+ * granted two ahead. */
+static void unions_enter_each_rack_once(void **state)
+{
+    static const int host[] = {0, 0, 1, 1, 2, 2, 3, 3}, rack[] = {0, 0, 1, 1};
+    static const int rack_of_rank[] = {0, 0, 0, 0, 1, 1, 1, 1};
+    struct world w;
+
+    (void)state;
+    make(&w, 8, 10e9);
+    world_share_racks(&w, host, rack);
+    assert_int_equal(frames_between_hosts(&w, rack_of_rank, "direct") -
+                         frames_between_hosts(&w, rack_of_rank, "hierarchical"),
+                     (4 * 4 - 4) + 2 * (2 * 4 - 2));
+    world_destroy(&w);
+}
+
 static void the_server_is_on_the_largest_host_and_others_talk_to_it_alone(void **state)
 {
     static const struct {
@@ -407,6 +425,7 @@ VECTORS_MAIN(cmocka_unit_test(all_algorithms_are_right_and_canonical_ones_equal_
              cmocka_unit_test(a_full_window_behind_a_sparse_one_gets_a_chunk_of_its_own),
              cmocka_unit_test(many_ranks_of_any_number_agree),
              cmocka_unit_test(unions_and_sums_enter_each_host_once),
+             cmocka_unit_test(unions_enter_each_rack_once),
              cmocka_unit_test(the_server_is_on_the_largest_host_and_others_talk_to_it_alone),
              cmocka_unit_test(phases_of_sums_in_flight_are_told_apart),
              cmocka_unit_test(a_short_list_is_reported_with_the_size_needed),

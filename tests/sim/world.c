@@ -90,13 +90,26 @@ void world_share_hosts(struct world *w, const int *host)
     }
 }
 
+void world_share_racks(struct world *w, const int *host, const int *rack)
+{
+    for (int r = 0; r < w->ranks - (w->liar ? 1 : 0); r++)
+        for (int peer = w->ranks - 1; peer >= 0; peer--)
+            for (int same = peer; same >= 0; same--)
+                if (rack[host[same]] == rack[host[peer]])
+                    w->comms[r]->topology.rack_identity[peer] = same;
+    world_share_hosts(w, host);
+}
+
 void world_draw_hosts(struct world *w, struct spr_rng *rng)
 {
-    int host[WORLD_MAX];
+    int host[WORLD_MAX], rack[WORLD_MAX];
+    uint64_t hosts = 1 + (uint64_t)w->ranks / 2, racks = 1 + spr_rng_below(rng, hosts);
 
     for (int r = 0; r < w->ranks; r++)
-        host[r] = (int)spr_rng_below(rng, 1 + (uint64_t)w->ranks / 2);
-    world_share_hosts(w, host);
+        host[r] = (int)spr_rng_below(rng, hosts);
+    for (int h = 0; h < w->ranks; h++)
+        rack[h] = (int)spr_rng_below(rng, racks);
+    world_share_racks(w, host, rack);
 }
 
 /* The liar's end ------------------------------------------------------------------------------- */

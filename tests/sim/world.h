@@ -44,6 +44,8 @@ void world_create(struct world *w, const struct spr_sim_options *options);
 void world_destroy(struct world *w);
 /* Ranks with the same number share a host, as far as algorithms know: links stay as they are. */
 void world_share_hosts(struct world *w, const int *host);
+/* ... and which host in which rack. */
+void world_share_racks(struct world *w, const int *host, const int *rack);
 /* Any ranks on any hosts. */
 void world_draw_hosts(struct world *w, struct spr_rng *rng);
 /* SPARRING_INDICES of all ranks: SPR_INDICES_... Otherwise positions are packed in bits. */

@@ -94,6 +94,58 @@ static void what_a_rank_tells_enters_each_host_once(void **state)
     }
 }
 
+/* Any hosts in any racks: it enters each other rack once, and each other host once; and who passes
+ * on what is those who hear it. */
+static void what_a_rank_tells_enters_each_rack_once(void **state)
+{
+    struct spr_rng rng = {spr_rng_test_seed(), 0};
+
+    (void)state;
+    for (int trial = 0; trial < 1000; trial++) {
+        int size = 1 + (int)spr_rng_below(&rng, MOST), ids[MOST], place[MOST], rack[MOST];
+        struct spr_topology t;
+
+        assert_true(spr_topology_new(&t, size));
+        for (int r = 0; r < size; r++) {
+            ids[r] = r;
+            place[r] = (int)spr_rng_below(&rng, (uint64_t)size);
+            rack[r] = (int)spr_rng_below(&rng, 1 + (uint64_t)size / 3); /* of a place */
+        }
+        for (int r = 0; r < size; r++)
+            for (int same = r; same >= 0; same--) {
+                if (place[same] == place[r])
+                    t.identity[r] = same;
+                if (rack[place[same]] == rack[place[r]])
+                    t.rack_identity[r] = same;
+            }
+        spr_topology_update(&t, ids, size);
+        for (int from = 0; from < size; from++) {
+            int racks[MOST] = {0}, hosts[MOST] = {0};
+
+            for (int to = 0; to < size; to++) {
+                int source = spr_topology_source(&t, from, to), found = 0;
+
+                assert_int_equal(t.rack[t.host[from]] == t.rack[t.host[to]],
+                                 rack[place[from]] == rack[place[to]]);
+                racks[t.rack[t.host[to]]] += t.rack[t.host[to]] != t.rack[t.host[source]];
+                hosts[t.host[to]] += t.host[to] != t.host[source];
+                for (int rank = 0; rank < size; rank++)
+                    for (int i = 0; i < spr_topology_listeners(&t, from, rank); i++)
+                        if (spr_topology_listener(&t, from, rank, i) == to) {
+                            assert_int_equal(rank, source);
+                            found++;
+                        }
+                assert_int_equal(found, source != from);
+            }
+            for (int k = 0; k < t.racks; k++)
+                assert_int_equal(racks[k], k != t.rack[t.host[from]]);
+            for (int h = 0; h < t.hosts; h++)
+                assert_int_equal(hosts[h], h != t.host[from]);
+        }
+        spr_topology_free(&t);
+    }
+}
+
 /* Two hosts of four ranks: each rank of one relays for one of the other. */
 static void ranks_of_a_host_share_the_work(void **state)
 {
@@ -115,6 +167,7 @@ int main(void)
         cmocka_unit_test(at_first_every_rank_has_a_host_of_its_own),
         cmocka_unit_test(hosts_are_numbered_by_their_first_ranks),
         cmocka_unit_test(what_a_rank_tells_enters_each_host_once),
+        cmocka_unit_test(what_a_rank_tells_enters_each_rack_once),
         cmocka_unit_test(ranks_of_a_host_share_the_work),
     };
 

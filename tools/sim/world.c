@@ -11,9 +11,11 @@
 
 /* One rank's communicator, which knows who shares its host, linked to all others. Payloads need no
  * checksums here. */
-static spr_status add_rank(struct world *world, int rank, int ranks_per_host, double rate,
+static spr_status add_rank(struct world *world, int rank, const struct options *o, double rate,
                            struct spr_error *error)
 {
+    int per_rack =
+        o->hosts_per_rack > 0 ? o->ranks_per_host * o->hosts_per_rack : o->ranks_per_host;
     struct spr_options options = {0};
     struct spr_transport **sim;
     spr_comm *comm;
@@ -29,8 +31,10 @@ static spr_status add_rank(struct world *world, int rank, int ranks_per_host, do
         return status;
     }
     world->comms[rank] = comm;
-    for (int peer = 0; peer < world->ranks; peer++)
-        comm->topology.identity[peer] = peer - peer % ranks_per_host;
+    for (int peer = 0; peer < world->ranks; peer++) {
+        comm->topology.identity[peer] = peer - peer % o->ranks_per_host;
+        comm->topology.rack_identity[peer] = peer - peer % per_rack;
+    }
     spr_topology_update(&comm->topology, comm->ids, world->ranks);
     struct spr_transport_params params = spr_comm_transport_params(comm);
     sim = &comm->transports[comm->transport_count];
@@ -81,7 +85,7 @@ spr_status world_open(struct world *world, const struct options *options, int ra
     if (world->sim == NULL || world->comms == NULL || world->requests == NULL)
         status = spr_error_set(error, SPR_ERR_NOMEM, -1, "out of memory");
     for (int r = 0; status == SPR_OK && r < ranks; r++)
-        status = add_rank(world, r, options->ranks_per_host, link, error);
+        status = add_rank(world, r, options, link, error);
     if (status) {
         world_close(world);
         return status;
