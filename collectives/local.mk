@@ -8,6 +8,8 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/bruck.c \
 	collectives/choice.c \
 	collectives/choice.h \
+	collectives/choose_codec.c \
+	collectives/choose_codec.h \
 	collectives/collective.c \
 	collectives/collective.h \
 	collectives/comm.c \

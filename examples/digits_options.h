@@ -5,13 +5,14 @@
 #ifndef EXAMPLES_DIGITS_OPTIONS_H
 #define EXAMPLES_DIGITS_OPTIONS_H
 
+#include "digits_method.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum { METHODS_MAX = 16, DUMP_STEPS_MAX = 64 };
 
-#define METHOD_DENSE "dense"
 #define METHOD_TOPK_1 "topk:ratio=1%"
 
 typedef struct digits_options {

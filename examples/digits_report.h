@@ -31,9 +31,9 @@ double digits_result_step_ms(const digits_result *result);
 void digits_report_start(const digits_run *run);
 void digits_report_epoch(const char *method, unsigned long long epoch, const digits_result *result);
 
-/* Speed-up is against the method numbered `dense`, if it is below `methods`. */
 /* What a codec made of each parameter, on this rank, in the last step that it measured. */
 void digits_report_quality(const spr_codec *codec, size_t parameters);
+/* Speed-up is against the method numbered `dense`, if it is below `methods`. */
 void digits_report_table(const digits_run *run, char *const *method, const digits_result *result,
                          size_t methods, size_t dense);
 

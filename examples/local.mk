@@ -15,6 +15,8 @@ examples_train_digits_SOURCES = \
 	examples/digits.h \
 	examples/digits_draw.c \
 	examples/digits_idx.c \
+	examples/digits_method.c \
+	examples/digits_method.h \
 	examples/digits_net.c \
 	examples/digits_net.h \
 	examples/digits_options.c \

@@ -8,6 +8,7 @@
  * Weights start equal and stay equal to the bit, which is checked.
  */
 #include "digits.h"
+#include "digits_method.h"
 #include "digits_net.h"
 #include "digits_options.h"
 #include "digits_report.h"
@@ -122,38 +123,18 @@ static void prepare(trainer *t)
     t->gradient = gradient;
 }
 
-static bool is_dense(const char *method) { return strcmp(method, METHOD_DENSE) == 0; }
-
-/* The codec of a method; NULL for the dense one. */
-static spr_status make_codec(const trainer *t, const char *method, spr_codec **codec)
-{
-    *codec = NULL;
-    if (is_dense(method))
-        return SPR_OK;
-    return spr_codec_create(method, t->net.layout, NET_PARAMETERS, codec);
-}
-
-/* What remains for the optimizer: momentum correction is momentum already. */
-static double momentum_with(const trainer *t, const char *method)
-{
-    bool preset = strncmp(method, "dgc", 3) == 0 || strncmp(method, "onebit", 6) == 0;
-    bool corrected = (preset && !strstr(method, "feedback=")) ||
-                     strstr(method, "feedback=momentum") || strstr(method, "feedback=nesterov");
-
-    return corrected ? 0 : t->options->momentum;
-}
-
 /* A wrong codec string is wrong usage: it ends the job now, not after the first training. */
 static void check_methods(const trainer *t)
 {
     for (size_t i = 0; i < t->options->methods; i++) {
-        spr_codec *codec;
-        if (make_codec(t, t->options->method[i], &codec) != SPR_OK) {
+        digits_method method;
+        if (digits_method_open(&method, t->options->method[i], t->net.layout, NET_PARAMETERS,
+                               false) != SPR_OK) {
             fprintf(stderr, "train_digits: method '%s': %s\n", t->options->method[i],
                     spr_last_error(NULL));
             exit(2);
         }
-        spr_codec_destroy(codec);
+        digits_method_close(&method);
     }
 }
 
@@ -200,8 +181,9 @@ static double learning_rate(const digits_options *o, uint64_t step)
     return o->rate * fmin(up, down);
 }
 
-static void update(trainer *t, uint64_t step, float momentum)
+static void update(trainer *t, const digits_method *method, uint64_t step)
 {
+    float momentum = (float)digits_method_momentum(method, t->options->momentum);
     float rate = (float)learning_rate(t->options, step);
 
     for (size_t i = 0; i < t->net.elements; i++) {
@@ -247,8 +229,9 @@ static void dump_gradient(const trainer *t, uint64_t step)
     require_all(t, error);
 }
 
-/* One step; adds its loss, times and bytes to *sum. */
-static void train_step(trainer *t, spr_codec *codec, float momentum, uint64_t step, bool dump,
+/* One step; adds its loss, times and bytes to *sum. The first one of an epoch chooses a codec,
+ * where there are several. */
+static void train_step(trainer *t, digits_method *method, uint64_t step, bool dump,
                        digits_result *sum)
 {
     const uint32_t *batch = next_batch(t);
@@ -259,15 +242,17 @@ static void train_step(trainer *t, spr_codec *codec, float momentum, uint64_t st
     double computed = now_ms();
     if (dump)
         dump_gradient(t, step);
+    if (step % t->options->steps_per_epoch == 0)
+        require(t, digits_method_choose(method, t->comm, t->gradient), "choose a codec");
 
     spr_stats before = statistics(t);
     double call = now_ms();
-    average_gradient(t, codec);
+    average_gradient(t, method->codec);
     double averaged = now_ms();
     spr_stats after = statistics(t);
 
     double update_start = now_ms();
-    update(t, step, momentum);
+    update(t, method, step);
     double end = now_ms();
 
     double compress = (double)(compress_ns(&after) - compress_ns(&before)) * 1e-6;
@@ -316,26 +301,23 @@ static void check_identical(const trainer *t)
 
 /* Train once by one method. Loss and accuracy are those of the last epoch, the rest are means over
  * all steps. */
-static digits_result train_by(trainer *t, const char *method, bool dump)
+static digits_result train_by(trainer *t, const char *text, bool dump)
 {
     const digits_options *o = t->options;
     digits_result whole = {0};
-    float momentum = (float)momentum_with(t, method);
-    spr_codec *codec;
+    digits_method method;
     uint64_t step = 0;
 
-    if (make_codec(t, method, &codec) != SPR_OK)
-        die(t->rank, method, spr_last_error(NULL));
-    if (codec && o->quality) /* --quick has few steps */
-        require(t, spr_codec_watch(codec, 10, 1e4, -0.05), "watch");
+    if (digits_method_open(&method, text, t->net.layout, NET_PARAMETERS, o->quality) != SPR_OK)
+        die(t->rank, text, spr_last_error(NULL));
     reset(t);
     for (uint64_t epoch = 1; epoch <= o->epochs; epoch++) {
         digits_result sum = {0};
         for (uint64_t i = 0; i < o->steps_per_epoch; i++, step++)
-            train_step(t, codec, momentum, step, dump && digits_options_dumps(o, step), &sum);
+            train_step(t, &method, step, dump && digits_options_dumps(o, step), &sum);
         digits_result mean = finish_epoch(t, sum, o->steps_per_epoch);
         if (t->rank == 0)
-            digits_report_epoch(method, epoch, &mean);
+            digits_report_epoch(digits_method_name(&method), epoch, &mean);
         whole.loss = mean.loss;
         whole.accuracy = mean.accuracy;
         whole.compute_ms += mean.compute_ms / (double)o->epochs;
@@ -344,9 +326,9 @@ static digits_result train_by(trainer *t, const char *method, bool dump)
         whole.sent_bytes += mean.sent_bytes / (double)o->epochs;
     }
     check_identical(t);
-    if (o->quality && codec && t->rank == 0)
-        digits_report_quality(codec, NET_PARAMETERS);
-    spr_codec_destroy(codec);
+    if (o->quality && method.codec && t->rank == 0)
+        digits_report_quality(method.codec, NET_PARAMETERS);
+    digits_method_close(&method);
     return whole;
 }
 

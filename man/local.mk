@@ -17,6 +17,7 @@ dist_man_MANS += \
 # Each function that the NAME section of such a page lists becomes a link to it.
 man_functions = \
 	man/spr_allreduce.3 \
+	man/spr_codec_choose.3 \
 	man/spr_codec_measured.3 \
 	man/spr_comm_create.3 \
 	man/spr_comm_grow.3 \

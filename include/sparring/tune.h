@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Tuning: which algorithm a collective will take, and why.
+ * Tuning: which algorithm a collective will take, and why; and which codec is the fastest.
  *
  * Without a model "auto" goes by rules: by size, by who shares a host. With one it takes the
  * algorithm that the model says is the fastest for this size, density and growth of the union; a
@@ -60,6 +60,44 @@ int spr_comm_predict(spr_comm *comm, const char *collective, size_t count, spr_d
                      int capacity);
 /* Likewise for the next step of a codec, which does not run. */
 int spr_codec_predict(spr_comm *comm, spr_codec *codec, spr_prediction *predictions, int capacity);
+
+/* What a codec, or a dense sum, made of a gradient (spr_codec_choose()); the same on all ranks. */
+typedef struct spr_codec_trial {
+    const char *spec; /* as it was given; "dense" */
+    double seconds;   /* of a step: of the slowest rank, the median of five */
+    double error;     /* of the first step, relative_error of spr_codec_quality: the largest one */
+    double bytes;     /* of it, as a part of the vector: `ratio` there, the largest one */
+    int allowed;      /* not 0: within the bounds */
+} spr_codec_trial;
+
+typedef struct spr_choice_options {
+    size_t struct_size;
+    double most_error; /* no codec with a larger error; 0: any */
+    double most_bytes; /* none that sends a larger part; below 1 dense is none, either; 0: any */
+    int current;       /* place of the one in use, which stays unless another one takes at most 0.9
+                        * of its time, or it is not allowed; -1: none is in use */
+    spr_codec_trial *trials; /* out, count + 1: those of the codecs, and dense; may be NULL */
+} spr_choice_options;
+#define SPR_CHOICE_OPTIONS_INIT                                                                    \
+    {                                                                                              \
+        sizeof(spr_choice_options), 0, 0, -1, 0                                                    \
+    }
+
+/*
+ * Which of `count` codecs makes steps of this gradient the fastest, or whether dense does: *chosen
+ * is its place in `specs`, `count` for dense, the same on all ranks. Measured, on links and CPUs as
+ * they are now: of each codec a new one is made, and does six steps, in turns with the others. So
+ * it takes 6 (count + 1) steps, and the memory of all the codecs and of one more vector. `gradient`
+ * has the elements of the layout and stays as it is; layout, specs and bounds are the same on all
+ * ranks. Codecs in use are not touched. To go on with another one, add spr_codec_residual() of the
+ * old one to the next gradient: nothing is lost. A codec with warm-up is judged by its start.
+ * Collective; blocks. Nothing else may be posted meanwhile. It counts as collectives of the
+ * communicator. Errors: INVALID (a wrong spec, or nothing is within the bounds), NOMEM, MISMATCH,
+ * all on all ranks, and those of dense.h.
+ */
+spr_status spr_codec_choose(spr_comm *comm, const char *const *specs, int count,
+                            const spr_layout *layout, size_t parameters, const float *gradient,
+                            const spr_choice_options *options, int *chosen);
 
 #ifdef __cplusplus
 }
