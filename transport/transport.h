@@ -187,6 +187,11 @@ struct spr_transport_ops {
     /* Memory that frames are sent from and, `writable`, that peers may be let write (expose): the
      * caller's buckets. May do nothing. SPR_OK or UNSUPPORTED (used unregistered). */
     spr_status (*mem_register)(struct spr_transport *t, void *memory, size_t bytes, bool writable);
+    /* NULL, or likewise for memory, writable, that begins at `offset` of a DMA-BUF, whose
+     * descriptor is only lent. */
+    spr_status (*mem_register_dmabuf)(struct spr_transport *t, void *memory, size_t bytes, int fd,
+                                      uint64_t offset);
+    /* Of either kind. */
     void (*mem_deregister)(struct spr_transport *t, void *memory, size_t bytes);
 };
 

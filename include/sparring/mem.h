@@ -27,6 +27,16 @@ void spr_mem_free(spr_comm *comm, void *memory);
  * error. Errors: INVALID (overlaps a registered range), FORKED.
  */
 spr_status spr_mem_register(spr_comm *comm, void *memory, size_t bytes);
+/*
+ * Likewise, for memory that is part of a DMA-BUF, such as a GPU's driver exports: `memory` is where
+ * it is mapped for the CPU, which does the sums, and begins at `offset` bytes of it. An RDMA device
+ * that takes DMA-BUFs (sparring-info says so) goes by `fd`; where none does, one warning says so
+ * and the mapping is registered. Other transports go by the mapping. `fd` stays the caller's, and
+ * may be closed. Errors: INVALID (also: no such descriptor), NOMEM, FORKED.
+ */
+spr_status spr_mem_register_dmabuf(spr_comm *comm, void *memory, size_t bytes, int fd,
+                                   uint64_t offset);
+/* Of either kind. */
 spr_status spr_mem_deregister(spr_comm *comm, void *memory);
 
 #ifdef __cplusplus

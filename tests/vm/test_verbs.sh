@@ -69,6 +69,7 @@ check "test_split over verbs" over_verbs split
 check "test_sendrecv over verbs, by rdma_cm" by_cm over_verbs sendrecv
 check "the same bits over all transports, nothing allocated or registered in steady state" \
     tests/run-test tests/multi/test_steady
+check "test_dmabuf over verbs" over_verbs dmabuf
 check "test_forks over verbs" forks
 check "no receiver was not ready, and no write was given up" test "$before" = "$(trouble)"
 

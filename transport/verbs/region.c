@@ -3,7 +3,10 @@
  * Buckets: the caller's memory, registered with every device, so that frames are sent from it
  * without a copy, and that peers write results straight into it.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "transport/verbs/verbs.h"
@@ -52,12 +55,40 @@ static unsigned on_demand(struct verbs_transport *t)
     return t->on_demand ? IBV_ACCESS_ON_DEMAND : 0;
 }
 
+static bool register_dmabuf(struct verbs_transport *t, struct verbs_region *r, unsigned access,
+                            struct spr_error *why)
+{
+    for (uint32_t i = 0; i < t->rails; i++) {
+        const struct verbs_device *d = &t->rail[i].device;
+
+        r->mr[i] = ibv_reg_dmabuf_mr(d->pd, r->offset, r->bytes, (uintptr_t)r->memory, r->dmabuf,
+                                     (int)access);
+        t->tcp.base.params.counters->registrations++;
+        if (r->mr[i])
+            continue;
+        spr_error_errno(why, SPR_ERR_SYSTEM, -1, errno, "%s refuses a DMA-BUF of %zu KiB", d->name,
+                        r->bytes >> 10);
+        verbs_deregister_all(r->mr);
+        return false;
+    }
+    return true;
+}
+
 static bool register_bucket(struct verbs_transport *t, struct verbs_region *r,
                             struct spr_error *why)
 {
     unsigned access = r->writable ? VERBS_REMOTE_WRITE : IBV_ACCESS_LOCAL_WRITE;
-    unsigned paged = on_demand(t);
+    unsigned paged;
 
+    if (r->dmabuf >= 0) {
+        if (register_dmabuf(t, r, access, why))
+            return true;
+        if (!t->told_dmabuf)
+            spr_warn(SPR_SUB_MEM, "%s; its mapping is registered", why->text);
+        t->told_dmabuf = true;
+        spr_error_clear(why);
+    }
+    paged = on_demand(t);
     if (verbs_register_all(t, r->mr, r->memory, r->bytes, access | paged, why))
         return true;
     if (!paged)
@@ -86,27 +117,53 @@ void verbs_regions_update(struct verbs_transport *t)
         register_region(t, &t->regions[i]);
 }
 
-spr_status verbs_mem_register(struct spr_transport *base, void *memory, size_t bytes, bool writable)
+static void close_dmabuf(const struct verbs_region *r)
 {
-    struct verbs_transport *t = verbs_of(base);
-    size_t i = first_after(t, (uintptr_t)memory);
+    if (r->dmabuf >= 0)
+        (void)close(r->dmabuf);
+}
+
+/* The descriptor becomes the region's. */
+static spr_status add_region(struct verbs_transport *t, const struct verbs_region *region)
+{
+    size_t i = first_after(t, (uintptr_t)region->memory);
 
     if (t->region_count == t->region_capacity) {
         size_t capacity = t->region_capacity ? 2 * t->region_capacity : 16;
         struct verbs_region *more = spr_realloc(t->regions, capacity * sizeof *more);
-        if (!more)
+        if (!more) {
+            close_dmabuf(region);
             return SPR_ERR_UNSUPPORTED;
+        }
         t->regions = more;
         t->region_capacity = capacity;
     }
     memmove(t->regions + i + 1, t->regions + i, (t->region_count - i) * sizeof *t->regions);
-    t->regions[i] = (struct verbs_region){.memory = memory, .bytes = bytes, .writable = writable};
+    t->regions[i] = *region;
     t->region_count++;
     /* Where all peers are reached otherwise nothing is pinned for nothing. */
     if (t->link_count == 0)
         return SPR_OK;
     register_region(t, &t->regions[i]);
     return t->regions[i].refused ? SPR_ERR_UNSUPPORTED : SPR_OK;
+}
+
+spr_status verbs_mem_register(struct spr_transport *base, void *memory, size_t bytes, bool writable)
+{
+    return add_region(verbs_of(base),
+                      &(struct verbs_region){
+                          .memory = memory, .bytes = bytes, .writable = writable, .dmabuf = -1});
+}
+
+spr_status verbs_mem_register_dmabuf(struct spr_transport *base, void *memory, size_t bytes, int fd,
+                                     uint64_t offset)
+{
+    int own = fcntl(fd, F_DUPFD_CLOEXEC, 0); /* it may be registered later, with the first peer */
+
+    return add_region(
+        verbs_of(base),
+        &(struct verbs_region){
+            .memory = memory, .bytes = bytes, .writable = true, .dmabuf = own, .offset = offset});
 }
 
 void verbs_mem_deregister(struct spr_transport *base, void *memory, size_t bytes)
@@ -118,6 +175,7 @@ void verbs_mem_deregister(struct spr_transport *base, void *memory, size_t bytes
     if (i == 0 || t->regions[i - 1].memory != memory)
         return;
     verbs_deregister_all(t->regions[i - 1].mr);
+    close_dmabuf(&t->regions[i - 1]);
     memmove(t->regions + i - 1, t->regions + i, (t->region_count - i) * sizeof *t->regions);
     t->region_count--;
 }

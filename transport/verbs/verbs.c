@@ -402,6 +402,7 @@ const struct spr_transport_ops spr_transport_verbs = {
     .delivered = delivered,
     .close = close_transport,
     .mem_register = verbs_mem_register,
+    .mem_register_dmabuf = verbs_mem_register_dmabuf,
     .mem_deregister = verbs_mem_deregister,
 };
 

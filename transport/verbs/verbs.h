@@ -124,6 +124,8 @@ struct verbs_region {
     uint8_t *memory;
     size_t bytes;
     bool writable;                  /* ... by peers */
+    int dmabuf;                     /* our descriptor of the DMA-BUF that it is part of; or -1 */
+    uint64_t offset;                /* ... of which it begins here */
     struct ibv_mr *mr[VERBS_RAILS]; /* NULL: not registered, or refused: all of them */
     bool refused;
 };
@@ -224,7 +226,7 @@ struct verbs_transport {
     struct verbs_cm cm;
     struct verbs_region *regions; /* by address */
     size_t region_count, region_capacity;
-    bool told_refused;
+    bool told_refused, told_dmabuf;
     bool asked_on_demand, on_demand; /* buckets need not be pinned */
     uint32_t link_count, unfinished; /* links; those that are not up yet, or ending */
     size_t under_way;                /* send work requests */
@@ -442,6 +444,8 @@ spr_status verbs_link_memory(struct verbs_transport *t, struct verbs_link *l,
 void verbs_link_memory_free(struct verbs_link *l);
 /* ---- region.c ---------------------------------------------------------------------------------*/
 
+spr_status verbs_mem_register_dmabuf(struct spr_transport *base, void *memory, size_t bytes, int fd,
+                                     uint64_t offset);
 spr_status verbs_mem_register(struct spr_transport *base, void *memory, size_t bytes,
                               bool writable);
 void verbs_mem_deregister(struct spr_transport *base, void *memory, size_t bytes);
