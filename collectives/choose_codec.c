@@ -9,6 +9,7 @@
  */
 #include "collectives/choose_codec.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/fork.h"
@@ -24,9 +25,10 @@ struct choosing {
     const spr_choice_options *options;
     const char *const *specs;
     const float *gradient;
-    int count;               /* of codecs; the trial after theirs is dense */
+    int count;   /* of codecs; the trial after theirs is dense */
+    int current; /* in use; the largest of any rank, as some may have failed to change, or be new */
     spr_codec **codec;       /* [count] */
-    float *work;             /* what a step is made on */
+    void *work;              /* what a step is made on */
     double *figures;         /* [count + 1][FIGURES], which ranks agree on at once */
     spr_codec_trial *trials; /* [count + 1] */
 };
@@ -48,9 +50,10 @@ static spr_status check(const struct choosing *c)
 
     if (c->count < 1)
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1, "no codec to choose from");
-    if (!(o->most_error >= 0) || !(o->most_bytes >= 0))
+    if (!(o->most_error >= 0) || !(o->most_bytes >= 0) || isinf(o->most_error + o->most_bytes))
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
-                             "bounds of an error and of bytes are 0 or more, not %g and %g",
+                             "bounds of an error and of bytes are 0, for none, or more, not %g and "
+                             "%g",
                              o->most_error, o->most_bytes);
     if (o->current < -1 || o->current > c->count)
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
@@ -73,12 +76,10 @@ static spr_status make(struct choosing *c, const spr_layout *layout, size_t para
     }
     if (status)
         return status;
-    if (c->codec)
-        c->work = spr_calloc(elements_of(c), sizeof *c->work);
-    return c->work && c->figures && c->trials
-               ? SPR_OK
-               : spr_error_set(spr_thread_error(), SPR_ERR_NOMEM, -1, "no memory to try %d codecs",
-                               c->count);
+    if (!c->codec || !c->figures || !c->trials)
+        return spr_error_set(spr_thread_error(), SPR_ERR_NOMEM, -1, "no memory to try %d codecs",
+                             c->count);
+    return spr_mem_alloc(c->comm, elements_of(c) * sizeof *c->gradient, &c->work);
 }
 
 static void drop(struct choosing *c)
@@ -86,7 +87,8 @@ static void drop(struct choosing *c)
     for (int i = 0; c->codec && i < c->count; i++)
         spr_codec_destroy(c->codec[i]);
     spr_free(c->codec);
-    spr_free(c->work);
+    if (c->work)
+        spr_mem_free(c->comm, c->work);
     spr_free(c->figures);
     spr_free(c->trials);
 }
@@ -95,9 +97,9 @@ static void drop(struct choosing *c)
 static spr_status agree_on_start(struct choosing *c, spr_status mine)
 {
     const spr_choice_options *o = c->options;
-    const double same[] = {c->count, o->most_error, o->most_bytes, o->current};
-    enum { SAME = SPR_ARRAY_LEN(same) };
-    double most[2 * SAME + 2];
+    const double same[] = {c->count, mine ? 0 : o->most_error, mine ? 0 : o->most_bytes};
+    enum { SAME = SPR_ARRAY_LEN(same), STATUS = 2 * SAME, RANK, CURRENT, AGREED };
+    double most[AGREED];
     struct spr_error own = *spr_thread_error();
     spr_status status;
 
@@ -105,25 +107,27 @@ static spr_status agree_on_start(struct choosing *c, spr_status mine)
         most[i] = same[i];
         most[SAME + i] = -same[i];
     }
-    most[2 * SAME] = -(double)mine;
-    most[2 * SAME + 1] = mine ? c->comm->rank : -1;
-    status = agree(c, most, SPR_ARRAY_LEN(most));
+    most[STATUS] = -(double)mine;
+    most[RANK] = mine ? c->comm->rank : -1;
+    most[CURRENT] = o->current;
+    status = agree(c, most, AGREED);
     if (status)
         return status;
     if (mine) {
         *spr_thread_error() = own;
         return mine;
     }
-    if (most[2 * SAME] > 0)
-        return spr_error_set(
-            spr_thread_error(), (spr_status)-most[2 * SAME], (int)most[2 * SAME + 1],
-            "rank %d cannot try these codecs; its own error says why", (int)most[2 * SAME + 1]);
+    if (most[STATUS] > 0)
+        return spr_error_set(spr_thread_error(), (spr_status)-most[STATUS], (int)most[RANK],
+                             "rank %d cannot try these codecs; its own error says why",
+                             (int)most[RANK]);
     for (int i = 0; i < SAME; i++)
         if (most[i] != -most[SAME + i])
             return spr_error_set(spr_thread_error(), SPR_ERR_MISMATCH, -1,
                                  "ranks want to choose from other numbers of codecs, or within "
-                                 "other bounds: %d, %g and %g, in use %d here",
-                                 c->count, o->most_error, o->most_bytes, o->current);
+                                 "other bounds: %d, %g and %g here",
+                                 c->count, o->most_error, o->most_bytes);
+    c->current = (int)most[CURRENT];
     return SPR_OK;
 }
 
@@ -134,7 +138,7 @@ static spr_status step(struct choosing *c, int trial, double *seconds)
     spr_status status;
     uint64_t begin;
 
-    memcpy(c->work, c->gradient, elements * sizeof *c->work);
+    memcpy(c->work, c->gradient, elements * sizeof *c->gradient);
     status = spr_barrier(c->comm, NULL);
     begin = spr_monotonic_ns();
     if (status == SPR_OK && trial < c->count)
@@ -182,9 +186,10 @@ static spr_status measure(struct choosing *c)
     return status;
 }
 
-int spr_trials_decide(spr_codec_trial *trials, int n, const spr_choice_options *options)
+int spr_trials_decide(spr_codec_trial *trials, int n, const spr_choice_options *options,
+                      int current)
 {
-    int best = -1, current = options->current;
+    int best = -1;
 
     for (int i = 0; i < n; i++) {
         trials[i].allowed = (options->most_error == 0 || trials[i].error <= options->most_error) &&
@@ -203,7 +208,7 @@ static spr_status decide(struct choosing *c, int *chosen)
     const spr_choice_options *o = c->options;
     int trials = c->count + 1;
 
-    *chosen = spr_trials_decide(c->trials, trials, o);
+    *chosen = spr_trials_decide(c->trials, trials, o, c->current);
     if (o->trials)
         memcpy(o->trials, c->trials, (size_t)trials * sizeof *c->trials);
     for (int i = 0; i < trials && c->comm->rank == 0; i++)

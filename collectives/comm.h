@@ -59,6 +59,8 @@ struct spr_comm {
     int transport_count;
     struct spr_peer_info *peers;  /* [world]; NULL under simulation */
     struct spr_topology topology; /* of this epoch */
+    bool rack_known;              /* looked up, or an older communicator's */
+    uint64_t rack;                /* of this host; 0: none */
     struct spr_model model;       /* of this epoch */
     uint64_t era;                 /* no other epoch of any communicator here has this number */
     struct spr_memory memory;

@@ -405,9 +405,9 @@ struct spr_estimate spr_estimate_of(const struct spr_comm *comm, const struct sp
                              .sum = value_bytes(plan->sum_vtype, &plan->sum_coding)};
 
     for (int h = 0; t->hosts > 1 && h < t->hosts; h++)
-        e.local = fmax(e.local, t->first[h + 1] - t->first[h]);
-    for (int i = 0; i < comm->size; i++)
-        e.scattered |= t->ranks[i] != i;
+        e.local = fmax(e.local, spr_topology_local_ranks(t, h));
+    for (int r = 0; r < comm->size; r++)
+        e.scattered |= r - t->local[r] != t->ranks[t->first[t->host[r]]];
     if (e.k > 0 && e.n > 0)
         estimate_lists(&e);
     return e;

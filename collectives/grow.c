@@ -151,9 +151,12 @@ static spr_status prepare(struct spr_growth *g)
     if (status == SPR_OK)
         status = make(g, g->old->rank, &options, &g->old->key);
     spr_opt_free(spr_options_table, spr_options_count, &options);
-    if (status == SPR_OK)
-        snprintf(g->comm->meet, sizeof g->comm->meet, "%s", o->meet ? o->meet : g->old->meet);
-    return status;
+    if (status)
+        return status;
+    g->comm->rack_known = g->old->rack_known;
+    g->comm->rack = g->old->rack;
+    snprintf(g->comm->meet, sizeof g->comm->meet, "%s", o->meet ? o->meet : g->old->meet);
+    return SPR_OK;
 }
 
 static spr_status grow_member(struct spr_growth *g)

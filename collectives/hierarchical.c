@@ -3,8 +3,9 @@
  * Hierarchical allreduce: what ranks of one host have is summed there before it goes to other
  * hosts, and what hosts of one rack have before it goes to other racks. As many ranks of each host
  * as the smallest host has are leaders, each for one shard of the vector, so that all of them, and
- * all their links, work; and so do as many hosts of each rack. Not canonical: a host's ranks are
- * added first; same bits on all ranks and in every run of the same world on the same hosts.
+ * all their links, work; and so do as many hosts of each rack, if that is at least half of the
+ * largest one's, or racks are left alone. Not canonical: a host's ranks are added first; same bits
+ * on all ranks and in every run of the same world on the same hosts in the same racks.
  *
  * Cost, n elements of v bytes, N hosts of G ranks: 4 steps; sent per host to others 2 (N-1)/N n v
  * bytes, where the direct algorithm sends G times that; per rank 2 (G-1)/G n v inside its host and
@@ -160,7 +161,7 @@ static bool find_groups(spr_request *rq)
         return false;
     add_level(h, spr_topology_neighbours(t, rq->comm->rank), spr_topology_fewest(t));
     local = place_in(&h->level[0]);
-    if (spr_topology_has_racks(t)) {
+    if (spr_topology_has_racks(t) && spr_topology_racks_are_even(t)) {
         int hosts = spr_topology_rack_hosts(t, rack);
 
         for (int i = 0; i < hosts; i++)

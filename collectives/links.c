@@ -229,6 +229,20 @@ static int helpers(const struct spr_options *options, int local)
     return spare < MOST_HELPERS ? spare : MOST_HELPERS;
 }
 
+static spr_status find_rack(spr_comm *comm, const char *host, struct spr_error *error)
+{
+    const char *path = comm->options.topology;
+    spr_status status;
+
+    if (comm->rack_known || !path || !*path)
+        return SPR_OK;
+    status = spr_rack_find(path, host, &comm->rack, error);
+    comm->rack_known = status == SPR_OK;
+    if (comm->rack_known && !comm->rack)
+        spr_warn(SPR_SUB_INIT, "rank %d: host %s is in no rack of %s", comm->rank, host, path);
+    return status;
+}
+
 /* Who shares a host, and a rack. */
 static void find_places(spr_comm *comm)
 {
@@ -257,14 +271,10 @@ spr_status spr_comm_exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadl
     if (!comm->peers)
         return SPR_ERR_NOMEM;
     spr_comm_describe(comm, &mine);
-    if (comm->options.topology && *comm->options.topology) {
-        status = spr_rack_find(comm->options.topology, mine.host, &mine.rack, error);
-        if (status)
-            return status;
-        if (!mine.rack)
-            spr_warn(SPR_SUB_INIT, "rank %d: host %s is in no rack of %s", comm->rank, mine.host,
-                     comm->options.topology);
-    }
+    status = find_rack(comm, mine.host, error);
+    if (status)
+        return status;
+    mine.rack = comm->rack;
     status = spr_bootstrap_allgather(boot, &mine, comm->peers, sizeof mine, deadline_ns, error);
     if (status)
         return status;
@@ -284,7 +294,7 @@ spr_status spr_comm_exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadl
     find_places(comm);
     spr_topology_update(&comm->topology, comm->ids, comm->size);
     if (spr_topology_has_racks(&comm->topology))
-        spr_info(SPR_SUB_INIT, "rank %d: %d hosts in %d racks, by %s", comm->rank,
-                 comm->topology.hosts, comm->topology.racks, comm->options.topology);
+        spr_info(SPR_SUB_INIT, "rank %d: %d hosts in %d racks", comm->rank, comm->topology.hosts,
+                 comm->topology.racks);
     return SPR_OK;
 }

@@ -12,19 +12,20 @@
 #define BLANK " \t\r\n"
 #define LINE_BYTES 16384
 
-/* The name before the colon, the rest behind it; false: there is none. */
+/* The one word before the colon, the rest behind it; false: there is no such word. */
 static bool split(char *line, char **name, char **hosts)
 {
-    char *colon = strchr(line, ':');
+    char *end;
 
-    if (!colon)
-        return false;
-    *colon = '\0';
-    *hosts = colon + 1;
     line += strspn(line, BLANK);
-    line[strcspn(line, BLANK)] = '\0';
+    end = line + strcspn(line, BLANK ":");
+    *hosts = end + strspn(end, BLANK);
+    if (end == line || **hosts != ':')
+        return false;
+    ++*hosts;
+    *end = '\0';
     *name = line;
-    return *line;
+    return true;
 }
 
 static bool names(char *hosts, const char *host)

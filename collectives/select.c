@@ -2,7 +2,8 @@
  *
  * The table of algorithms, and the choice among them: by name, by the model where there is one, and
  * otherwise by rules. All ranks choose alike, since all that a choice is made from is equal on
- * them: what was asked for, who shares a host, the model, what a codec's last step has brought.
+ * them: what was asked for, who shares a host or a rack, the model, what a codec's last step has
+ * brought.
  */
 #include <math.h>
 #include <stdio.h>
@@ -95,6 +96,8 @@ static bool is_known(const struct spr_comm *comm, const struct spr_plan *plan)
 {
     bool sparse = plan->collective == SPR_C_SPARSE_ALLREDUCE;
 
+    if (spr_topology_has_racks(&comm->topology)) /* it knows nothing of their uplinks */
+        return false;
     return comm->model.known && comm->size > 1 && plan->count > 0 &&
            (sparse ? plan->most_entries > 0 : plan->collective == SPR_C_ALLREDUCE);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * The way of a union between hosts: what an owner tells all enters each other host once. There a
- * relay checks it and passes the same bytes on to its neighbours, as long as they stay in the
+ * The way of a union between hosts: what an owner tells all enters each other host once; where
+ * there are racks, each of them once, from where it goes on to the hosts of the rack. There a relay
+ * checks it and passes the same bytes on to its neighbours, as long as they stay in the
  * buffer that it was received into (topology.h says who relays whose union). So whoever gets a
  * chunk that is wrong has it from the rank that is to blame.
  *

@@ -213,6 +213,8 @@ static spr_status make(struct split *s)
     /* Those are of ranks of the job: its own would be written over them. */
     *s->part->options.trace_dir = *s->part->options.trace_file = '\0';
     s->part->maker = s->parent;
+    s->part->rack_known = s->parent->rack_known;
+    s->part->rack = s->parent->rack;
     s->part->key = s->parent->key;
     s->part->key.job = s->job;
     s->part->key.epoch = 1;

@@ -100,6 +100,16 @@ int spr_topology_fewest_hosts(const struct spr_topology *t)
     return fewest;
 }
 
+bool spr_topology_racks_are_even(const struct spr_topology *t)
+{
+    int most = 0;
+
+    for (int k = 0; k < t->racks; k++)
+        if (spr_topology_rack_hosts(t, k) > most)
+            most = spr_topology_rack_hosts(t, k);
+    return 2 * spr_topology_fewest_hosts(t) >= most;
+}
+
 bool spr_topology_has_levels(const struct spr_topology *t, int size)
 {
     return t->hosts > 1 && (t->hosts < size || spr_topology_has_racks(t));

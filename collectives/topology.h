@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Topology: which ranks share a host. Hosts are told apart by identity (boot id and network
- * namespace), not by name, and numbered in the order of their first ranks; every rank has the same
+ * Topology: which ranks share a host, and which hosts a rack. Hosts are told apart by identity
+ * (boot id and network namespace), not by name, and numbered rack by rack, racks and the hosts of
+ * one in the order of their first ranks; every rank has the same
  * picture, since it is made from what all have told all. After a shrink it is that of the ranks
  * that are left.
  *
@@ -71,6 +72,8 @@ static inline bool spr_topology_has_racks(const struct spr_topology *t)
 {
     return t->racks > 1 && t->racks < t->hosts;
 }
+/* ... and none has less than half the hosts of another one: as many work as the smallest has. */
+bool spr_topology_racks_are_even(const struct spr_topology *t);
 /* Some hosts have several ranks, and there are several hosts; or there are racks. */
 bool spr_topology_has_levels(const struct spr_topology *t, int size);
 

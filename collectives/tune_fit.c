@@ -103,6 +103,8 @@ static double start_of(const struct spr_algorithm *algorithm, const struct spr_e
     struct spr_estimate nothing = *e;
     double start = seconds - algorithm->predict(e);
 
+    if (!isfinite(start)) /* racks make levels of which the model knows nothing */
+        return 0;
     nothing.n = nothing.bytes = 1;
     nothing.k = fmin(e->k, 1);
     nothing.u = fmin(e->u, 1);

@@ -10,7 +10,7 @@ static spr_status make_codec(const digits_method *method, int number, spr_codec 
         spr_codec_create(method->name[number], method->layout, method->parameters, codec);
 
     if (status == SPR_OK && method->quality)
-        status = spr_codec_watch(*codec, 10, 1e4, -0.05);
+        (void)spr_codec_watch(*codec, 10, 1e4, -0.05); /* no limit here is wrong */
     return status;
 }
 
@@ -41,8 +41,10 @@ spr_status digits_method_open(digits_method *method, const char *text, const spr
     if (!method->names)
         return SPR_ERR_NOMEM;
     for (char *next = method->names, *name; (name = strsep(&next, ";"));) {
-        if (method->codecs == METHOD_CODECS_MAX)
-            break;
+        if (method->codecs == METHOD_CODECS_MAX) {
+            digits_method_close(method);
+            return SPR_ERR_TOO_SMALL;
+        }
         method->name[method->codecs++] = name;
     }
     method->current = method->codecs == 1 ? 0 : -1;

@@ -26,8 +26,8 @@ typedef struct digits_method {
     spr_codec *codec; /* NULL: dense */
 } digits_method;
 
-/* The layout is not copied. Errors as of spr_codec_create(), of any of the codecs; nothing is left
- * to close then. */
+/* The layout is not copied. Errors as of spr_codec_create(), of any of the codecs, and TOO_SMALL:
+ * they are too many; nothing is left to close then. */
 spr_status digits_method_open(digits_method *method, const char *text, const spr_layout *layout,
                               size_t parameters, bool quality);
 void digits_method_close(digits_method *method);

@@ -128,10 +128,11 @@ static void check_methods(const trainer *t)
 {
     for (size_t i = 0; i < t->options->methods; i++) {
         digits_method method;
-        if (digits_method_open(&method, t->options->method[i], t->net.layout, NET_PARAMETERS,
-                               false) != SPR_OK) {
+        spr_status status = digits_method_open(&method, t->options->method[i], t->net.layout,
+                                               NET_PARAMETERS, false);
+        if (status != SPR_OK) {
             fprintf(stderr, "train_digits: method '%s': %s\n", t->options->method[i],
-                    spr_last_error(NULL));
+                    status == SPR_ERR_TOO_SMALL ? "more than 16 codecs" : spr_last_error(NULL));
             exit(2);
         }
         digits_method_close(&method);

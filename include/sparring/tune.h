@@ -2,8 +2,9 @@
  *
  * Tuning: which algorithm a collective will take, and why; and which codec is the fastest.
  *
- * Without a model "auto" goes by rules: by size, by who shares a host. With one it takes the
- * algorithm that the model says is the fastest for this size, density and growth of the union; a
+ * Without a model, or where there are racks (SPARRING_TOPOLOGY), of whose uplinks it knows nothing,
+ * "auto" goes by rules: by size, by who shares a host or a rack. With one it takes the algorithm
+ * that the model says is the fastest for this size, density and growth of the union; a
  * compressed allreduce then also becomes a dense one where that is faster. A model is a few
  * constants, seconds per byte, per entry and so on, equal on all ranks: measured by
  * spr_comm_tune(), or given by SPARRING_MODEL, which sparring-tune writes. One that is measured
@@ -75,7 +76,8 @@ typedef struct spr_choice_options {
     double most_error; /* no codec with a larger error; 0: any */
     double most_bytes; /* none that sends a larger part; below 1 dense is none, either; 0: any */
     int current;       /* place of the one in use, which stays unless another one takes at most 0.9
-                        * of its time, or it is not allowed; -1: none is in use */
+                        * of its time, or it is not allowed; -1: none is in use. Where ranks
+                        * differ, after a failure or as some are new, the largest one counts. */
     spr_codec_trial *trials; /* out, count + 1: those of the codecs, and dense; may be NULL */
 } spr_choice_options;
 #define SPR_CHOICE_OPTIONS_INIT                                                                    \
@@ -90,7 +92,9 @@ typedef struct spr_choice_options {
  * it takes 6 (count + 1) steps, and the memory of all the codecs and of one more vector. `gradient`
  * has the elements of the layout and stays as it is; layout, specs and bounds are the same on all
  * ranks. Codecs in use are not touched. To go on with another one, add spr_codec_residual() of the
- * old one to the next gradient: nothing is lost. A codec with warm-up is judged by its start.
+ * old one to the next gradient: no gradient is lost, but for what feedback=momentum and nesterov
+ * keep beside it; a residual of an earlier learning rate is to be scaled as
+ * spr_codec_set_learning_rate() says. A codec with warm-up is judged by its start.
  * Collective; blocks. Nothing else may be posted meanwhile. It counts as collectives of the
  * communicator. Errors: INVALID (a wrong spec, or nothing is within the bounds), NOMEM, MISMATCH,
  * all on all ranks, and those of dense.h.

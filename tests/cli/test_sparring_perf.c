@@ -354,7 +354,7 @@ static void interfaces_count_what_the_transport_counts(void **state)
     assert_string_equal(result.output, "hosts 0 True\n");
 }
 
-/* Four hosts in two racks: what a host sends goes to one other host in its rack, and one beyond. */
+/* Four hosts in two racks; and a model, which knows nothing of racks, is measured there. */
 static void racks_of_a_topology_file_are_levels(void **state)
 {
     (void)state;
@@ -367,9 +367,11 @@ static void racks_of_a_topology_file_are_levels(void **state)
         " for what in allreduce 'sparse_allreduce --density 5%' 'compressed_allreduce --codec "
         "topk'; do"
         " SPARRING_LOG=info SPARRING_TOPOLOGY=$topology $RUN -n 4 --emulate 1gbit -- $PERF $what"
-        " --elements 64K --algo hierarchical -n 3 -c 1; done; rm $topology");
+        " --elements 64K --algo hierarchical -n 3 -c 1 || exit; done;"
+        " SPARRING_MODEL=measure SPARRING_TOPOLOGY=$topology $RUN -n 4 --emulate 1gbit -- $PERF"
+        " --elements 64K -n 3 -c 1; code=$?; rm $topology; exit $code");
     assert_int_equal(result.code, 0);
-    assert_non_null(strstr(result.error, "rank 3: 4 hosts in 2 racks, by "));
+    assert_non_null(strstr(result.error, "rank 3: 4 hosts in 2 racks"));
     run("SPARRING_TOPOLOGY=/no/such $RUN -n 2 -- $PERF -b 4 -e 4 -n 1");
     assert_non_null(strstr(result.error, "topology file /no/such: No such file or directory"));
     assert_int_not_equal(result.code, 0);

@@ -113,6 +113,16 @@ static void run_wrong(struct job *job, int rank, spr_comm *comm)
     RANK_CHECK(spr_codec_choose(comm, rank == 1 ? others : specs, 2, layout, 2, gradient, NULL,
                                 &chosen) == SPR_ERR_MISMATCH);
     RANK_CHECK(chosen == -1);
+    /* What is in use need not be the same, after a failure or for a newcomer. */
+    options.most_bytes = 0.02;
+    options.current = rank == 1 ? INT8 : -1;
+    RANK_CHECK(spr_codec_choose(comm, specs, 2, layout, 2, gradient, &options, &chosen) == SPR_OK);
+    RANK_CHECK(chosen == TOPK);
+    chosen = -1;
+    options.current = -1;
+    options.most_error = rank == 1 ? (double)INFINITY : (double)NAN;
+    RANK_CHECK(spr_codec_choose(comm, specs, 2, layout, 2, gradient, &options, &chosen) ==
+               SPR_ERR_INVALID);
     /* Nothing of that is left. */
     RANK_CHECK(choice(comm, 0, 0.02, NULL) == TOPK);
 }
@@ -217,9 +227,8 @@ static void the_fastest_one_within_the_bounds_is_taken(void **state)
 
         options.most_error = cases[i].most_error;
         options.most_bytes = cases[i].most_bytes;
-        options.current = cases[i].current;
-        if (spr_trials_decide(trials, 4, &options) != cases[i].chosen)
-            fail_msg("case %zu: %d", i, spr_trials_decide(trials, 4, &options));
+        if (spr_trials_decide(trials, 4, &options, cases[i].current) != cases[i].chosen)
+            fail_msg("case %zu: %d", i, spr_trials_decide(trials, 4, &options, cases[i].current));
     }
 }
 

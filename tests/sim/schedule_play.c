@@ -89,7 +89,7 @@ void schedule_begin(struct schedule_play *play, const struct schedule *schedule)
     schedule_fill(play);
     play->live_bytes = play->most_bytes = spr_mem_live_bytes();
     world_create(&play->world, &s->links);
-    world_share_hosts(&play->world, s->host);
+    world_share_racks(&play->world, s->host, s->rack);
     for (int r = 0; r < s->ranks; r++) {
         struct spr_options *o = &play->world.comms[r]->options;
         o->timeout_s = s->timeout_s;

@@ -301,14 +301,17 @@ static uint32_t draw_first(uint64_t seed)
     return jumps[spr_rng_below(&rng, 2)] - (uint32_t)spr_rng_below(&rng, 2 * SCHEDULE_OPERATIONS);
 }
 
-/* Most often each rank has a host of its own. */
+/* Most often each rank has a host of its own, and half of the time each host a rack. */
 static void draw_hosts(struct schedule *s)
 {
     struct spr_rng rng = {~s->seed, 1};
-    bool shared = spr_rng_below(&rng, 3) == 0;
+    bool shared = spr_rng_below(&rng, 3) == 0, racks;
 
     for (int r = 0; r < s->ranks; r++)
         s->host[r] = shared ? (int)spr_rng_below(&rng, 1 + (uint64_t)s->ranks / 2) : r;
+    racks = spr_rng_below(&rng, 2);
+    for (int h = 0; h < s->ranks; h++)
+        s->rack[h] = racks ? (int)spr_rng_below(&rng, 1 + (uint64_t)s->ranks / 2) : h;
 }
 
 void schedule_draw(struct schedule *s, uint64_t seed)
@@ -428,6 +431,9 @@ void schedule_print(const struct schedule *s, FILE *out)
     fprintf(out, "\nhosts:");
     for (int r = 0; r < s->ranks; r++)
         fprintf(out, " %d", s->host[r]);
+    fprintf(out, "; their racks:");
+    for (int h = 0; h < s->ranks; h++)
+        fprintf(out, " %d", s->rack[h]);
     fprintf(out, "\nfaults: %s\n", s->faults ? "" : "none");
     for (int i = 0; i < s->faults; i++)
         print_fault(&s->fault[i], out);

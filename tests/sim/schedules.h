@@ -96,6 +96,7 @@ struct schedule {
     struct spr_rng rng; /* of drawing, then of playing */
     int ranks;
     int host[SCHEDULE_RANKS]; /* of each rank */
+    int rack[SCHEDULE_RANKS]; /* of each host */
     struct spr_sim_options links;
     size_t eager_bytes, eager_window;
     size_t priority_bytes; /* 0: all operations are as urgent */

@@ -56,6 +56,7 @@ static void what_is_wrong_is_said_with_its_line(void **state)
     } cases[] = {
         {"a: x\nb y\n", ":2: no rack; write NAME: HOST"},
         {"a: x\n: y\n", ":2: no rack; write NAME: HOST"},
+        {"rack 1: x\nrack 2: y\n", ":1: no rack; write NAME: HOST"},
         {"a: here\n\nb: h*\n", ":3: host here is in rack b, and in another one before"},
     };
     uint64_t rack;

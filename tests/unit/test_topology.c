@@ -94,28 +94,32 @@ static void what_a_rank_tells_enters_each_host_once(void **state)
     }
 }
 
-/* Any hosts in any racks: it enters each other rack once, and each other host once; and who passes
- * on what is those who hear it. */
+/* Any hosts in any racks, and some ranks lost: it enters each other rack once, and each other host
+ * once; and who passes on what is those who hear it. */
 static void what_a_rank_tells_enters_each_rack_once(void **state)
 {
     struct spr_rng rng = {spr_rng_test_seed(), 0};
 
     (void)state;
     for (int trial = 0; trial < 1000; trial++) {
-        int size = 1 + (int)spr_rng_below(&rng, MOST), ids[MOST], place[MOST], rack[MOST];
+        int world = 1 + (int)spr_rng_below(&rng, MOST), first[MOST], rack[MOST];
+        int size = 0, ids[MOST], place[MOST]; /* of those that are left */
         struct spr_topology t;
 
-        assert_true(spr_topology_new(&t, size));
-        for (int r = 0; r < size; r++) {
-            ids[r] = r;
-            place[r] = (int)spr_rng_below(&rng, (uint64_t)size);
-            rack[r] = (int)spr_rng_below(&rng, 1 + (uint64_t)size / 3); /* of a place */
+        assert_true(spr_topology_new(&t, world));
+        for (int r = 0; r < world; r++) {
+            first[r] = (int)spr_rng_below(&rng, (uint64_t)world);
+            rack[r] = (int)spr_rng_below(&rng, 1 + (uint64_t)world / 3); /* of a place */
+            if (trial % 2 || spr_rng_below(&rng, 3)) {
+                place[size] = first[r];
+                ids[size++] = r;
+            }
         }
-        for (int r = 0; r < size; r++)
+        for (int r = 0; r < world; r++)
             for (int same = r; same >= 0; same--) {
-                if (place[same] == place[r])
+                if (first[same] == first[r])
                     t.identity[r] = same;
-                if (rack[place[same]] == rack[place[r]])
+                if (rack[first[same]] == rack[first[r]])
                     t.rack_identity[r] = same;
             }
         spr_topology_update(&t, ids, size);

@@ -88,6 +88,9 @@ bool uring_zc_failed(struct uring_transport *t, struct uring_link *l, int error)
 {
     t->tcp.base.params.counters->zerocopy_sends--;
     switch (error) {
+    case EFAULT: /* no pages that could be held, such as a device's */
+        l->zc_skip = true;
+        return true;
     case ENOMEM: /* memory that is not registered counts as locked */
     case ENOBUFS:
         l->zc_skip = true;

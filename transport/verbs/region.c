@@ -55,6 +55,13 @@ static unsigned on_demand(struct verbs_transport *t)
     return t->on_demand ? IBV_ACCESS_ON_DEMAND : 0;
 }
 
+static void close_dmabuf(struct verbs_region *r)
+{
+    if (r->dmabuf >= 0)
+        (void)close(r->dmabuf);
+    r->dmabuf = -1;
+}
+
 static bool register_dmabuf(struct verbs_transport *t, struct verbs_region *r, unsigned access,
                             struct spr_error *why)
 {
@@ -106,6 +113,7 @@ static void register_region(struct verbs_transport *t, struct verbs_region *r)
     if (r->mr[0] || r->refused)
         return;
     r->refused = !register_bucket(t, r, &why);
+    close_dmabuf(r); /* done with */
     if (r->refused && !t->told_refused)
         spr_warn(SPR_SUB_MEM, "%s; buckets are copied", why.text);
     t->told_refused |= r->refused;
@@ -117,14 +125,8 @@ void verbs_regions_update(struct verbs_transport *t)
         register_region(t, &t->regions[i]);
 }
 
-static void close_dmabuf(const struct verbs_region *r)
-{
-    if (r->dmabuf >= 0)
-        (void)close(r->dmabuf);
-}
-
 /* The descriptor becomes the region's. */
-static spr_status add_region(struct verbs_transport *t, const struct verbs_region *region)
+static spr_status add_region(struct verbs_transport *t, struct verbs_region *region)
 {
     size_t i = first_after(t, (uintptr_t)region->memory);
 
@@ -158,10 +160,15 @@ spr_status verbs_mem_register(struct spr_transport *base, void *memory, size_t b
 spr_status verbs_mem_register_dmabuf(struct spr_transport *base, void *memory, size_t bytes, int fd,
                                      uint64_t offset)
 {
+    struct verbs_transport *t = verbs_of(base);
     int own = fcntl(fd, F_DUPFD_CLOEXEC, 0); /* it may be registered later, with the first peer */
 
+    if (own < 0 && !t->told_dmabuf)
+        spr_warn(SPR_SUB_MEM, "no descriptor for a DMA-BUF (%s); its mapping is registered",
+                 strerror(errno));
+    t->told_dmabuf |= own < 0;
     return add_region(
-        verbs_of(base),
+        t,
         &(struct verbs_region){
             .memory = memory, .bytes = bytes, .writable = true, .dmabuf = own, .offset = offset});
 }

@@ -123,9 +123,9 @@ enum verbs_cm_state {
 struct verbs_region {
     uint8_t *memory;
     size_t bytes;
-    bool writable;                  /* ... by peers */
-    int dmabuf;                     /* our descriptor of the DMA-BUF that it is part of; or -1 */
-    uint64_t offset;                /* ... of which it begins here */
+    bool writable;   /* ... by peers */
+    int dmabuf;      /* until then, our descriptor of the DMA-BUF that it is part of; or -1 */
+    uint64_t offset; /* ... of which it begins here */
     struct ibv_mr *mr[VERBS_RAILS]; /* NULL: not registered, or refused: all of them */
     bool refused;
 };
