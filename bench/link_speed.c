@@ -3,8 +3,8 @@
  * link_speed [--crc] TRANSPORT [ITERATIONS [MOST_BYTES]]: latency and bandwidth of one link between
  * two processes of this host, below the collectives: what ib_write_lat and ib_write_bw measure,
  * with frames. Both ends poll without a pause: on soft-RoCE, where the sender's CPU also does the
- * receiver's part of the protocol, it would have to wake a receiver that sleeps with every frame,
- * an eighth of the time of 64 KiB, which that of ib_write_bw, who is never told, does not cost.
+ * receiver's part of the protocol, it would have to wake a receiver that sleeps with every frame
+ * (docs/benchmarks.md), which that of ib_write_bw, who is never told, does not cost.
  * Latency is half a round trip, the median; bandwidth is one way, out of and into registered
  * memory, straight where the transport can.
  * Messages of more than 256 KiB are several frames; MOST_BYTES is at most 8 MiB. At most 64 MiB are

@@ -38,11 +38,6 @@ enum { SECONDS, ERROR = SECONDS + RUNS, BYTES, FIGURES };
 
 static size_t elements_of(const struct choosing *c) { return spr_codec_elements(c->codec[0]); }
 
-static spr_status agree(const struct choosing *c, double *value, size_t n)
-{
-    return spr_allreduce(c->comm, value, value, n, SPR_FP64, SPR_MAX, NULL);
-}
-
 /* What is wrong with the arguments, as far as this rank can see; all but NULL pointers. */
 static spr_status check(const struct choosing *c)
 {
@@ -110,7 +105,7 @@ static spr_status agree_on_start(struct choosing *c, spr_status mine)
     most[STATUS] = -(double)mine;
     most[RANK] = mine ? c->comm->rank : -1;
     most[CURRENT] = o->current;
-    status = agree(c, most, AGREED);
+    status = spr_tuning_agree(c->comm, most, AGREED);
     if (status)
         return status;
     if (mine) {
@@ -172,7 +167,7 @@ static spr_status measure(struct choosing *c)
         c->figures[i * FIGURES + BYTES] = quality.ratio;
     }
     if (status == SPR_OK)
-        status = agree(c, c->figures, (size_t)trials * FIGURES);
+        status = spr_tuning_agree(c->comm, c->figures, (size_t)trials * FIGURES);
     for (int i = 0; i < trials && status == SPR_OK; i++) {
         double *figures = &c->figures[i * FIGURES];
 
@@ -206,23 +201,23 @@ int spr_trials_decide(spr_codec_trial *trials, int n, const spr_choice_options *
 static spr_status decide(struct choosing *c, int *chosen)
 {
     const spr_choice_options *o = c->options;
-    int trials = c->count + 1;
+    int trials = c->count + 1, best = spr_trials_decide(c->trials, trials, o, c->current);
 
-    *chosen = spr_trials_decide(c->trials, trials, o, c->current);
     if (o->trials)
         memcpy(o->trials, c->trials, (size_t)trials * sizeof *c->trials);
     for (int i = 0; i < trials && c->comm->rank == 0; i++)
         spr_info(SPR_SUB_COLL, "codec %s: %.3f ms a step, error %.3g, %.4f of the bytes%s",
                  c->trials[i].spec, c->trials[i].seconds * 1e3, c->trials[i].error,
                  c->trials[i].bytes,
-                 i == *chosen           ? ", chosen"
+                 i == best              ? ", chosen"
                  : c->trials[i].allowed ? ""
                                         : ", not allowed");
-    if (*chosen < 0)
+    if (best < 0)
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
                              "none of %d codecs, nor dense, is within an error of %g and %g of the "
                              "bytes",
                              c->count, o->most_error, o->most_bytes);
+    *chosen = best;
     return SPR_OK;
 }
 

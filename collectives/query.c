@@ -111,30 +111,39 @@ void spr_mem_free(spr_comm *comm, void *memory)
     spr_comm_unlock(comm);
 }
 
-spr_status spr_mem_register(spr_comm *comm, void *memory, size_t bytes)
+/* fd: of the DMA-BUF that it is part of; -1: of none. */
+static spr_status make_known(spr_comm *comm, void *memory, size_t bytes, int fd, uint64_t offset)
 {
     struct spr_memory_range *range;
     spr_status status;
 
+    spr_comm_lock(comm);
+    status = spr_memory_register(&comm->memory, memory, bytes, &range, spr_thread_error());
+    for (int i = 0; i < comm->transport_count && status == SPR_OK; i++) {
+        struct spr_transport *t = comm->transports[i];
+
+        if (fd >= 0 && t->ops->mem_register_dmabuf)
+            (void)t->ops->mem_register_dmabuf(t, memory, bytes, fd, offset);
+        else
+            (void)t->ops->mem_register(t, memory, bytes, true);
+    }
+    spr_comm_unlock(comm);
+    return status;
+}
+
+spr_status spr_mem_register(spr_comm *comm, void *memory, size_t bytes)
+{
     spr_error_clear(spr_thread_error());
     if (!comm)
         return no_such("communicator");
     if (is_parents(comm))
         return spr_comm_forked(comm);
-    spr_comm_lock(comm);
-    status = spr_memory_register(&comm->memory, memory, bytes, &range, spr_thread_error());
-    if (status == SPR_OK)
-        spr_comm_offer_memory(comm, memory, bytes, true);
-    spr_comm_unlock(comm);
-    return status;
+    return make_known(comm, memory, bytes, -1, 0);
 }
 
 spr_status spr_mem_register_dmabuf(spr_comm *comm, void *memory, size_t bytes, int fd,
                                    uint64_t offset)
 {
-    struct spr_memory_range *range;
-    spr_status status;
-
     spr_error_clear(spr_thread_error());
     if (!comm)
         return no_such("communicator");
@@ -143,18 +152,7 @@ spr_status spr_mem_register_dmabuf(spr_comm *comm, void *memory, size_t bytes, i
     if (fcntl(fd, F_GETFD) < 0)
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
                              "memory: %d is no open descriptor of a DMA-BUF", fd);
-    spr_comm_lock(comm);
-    status = spr_memory_register(&comm->memory, memory, bytes, &range, spr_thread_error());
-    for (int i = 0; i < comm->transport_count && status == SPR_OK; i++) {
-        struct spr_transport *t = comm->transports[i];
-
-        if (t->ops->mem_register_dmabuf)
-            (void)t->ops->mem_register_dmabuf(t, memory, bytes, fd, offset);
-        else
-            (void)t->ops->mem_register(t, memory, bytes, true);
-    }
-    spr_comm_unlock(comm);
-    return status;
+    return make_known(comm, memory, bytes, fd, offset);
 }
 
 spr_status spr_mem_deregister(spr_comm *comm, void *memory)

@@ -56,7 +56,7 @@ static spr_status make_tuning(struct spr_tuning *t)
     t->list.value = spr_calloc(SPR_TUNING_LONG_LIST, sizeof(float));
     t->work = spr_calloc((size_t)t->comm->size * (SPR_TUNING_PHASES + 1), sizeof *t->work);
     missing = !(t->a && t->b && t->list.index && t->list.value && t->work);
-    status = spr_tuning_agree(t, &missing, 1);
+    status = spr_tuning_agree(t->comm, &missing, 1);
     if (status == SPR_OK && missing > 0)
         status = spr_error_set(spr_thread_error(), SPR_ERR_NOMEM, t->comm->rank,
                                "no rank measures a model: one of them has no memory for %zu bytes",

@@ -54,7 +54,7 @@ spr_tuning_call spr_tuning_sendrecv, spr_tuning_allreduce, spr_tuning_sparse, sp
 double spr_tuning_lowest(double *x, int n, double part);
 double spr_tuning_median(double *x, int n);
 /* The largest of any rank: the same on all. */
-spr_status spr_tuning_agree(struct spr_tuning *t, double *value, size_t n);
+spr_status spr_tuning_agree(spr_comm *comm, double *value, size_t n);
 /* Seconds of a call on this rank, from when all are ready. */
 spr_status spr_tuning_once(struct spr_tuning *t, spr_tuning_call *call, size_t n, double *seconds);
 /* ... of the slowest rank, not above so many of some runs, after one that does not count. */

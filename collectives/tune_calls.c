@@ -54,9 +54,9 @@ double spr_tuning_lowest(double *x, int n, double part)
 
 double spr_tuning_median(double *x, int n) { return spr_tuning_lowest(x, n, 0.5); }
 
-spr_status spr_tuning_agree(struct spr_tuning *t, double *value, size_t n)
+spr_status spr_tuning_agree(spr_comm *comm, double *value, size_t n)
 {
-    return spr_allreduce(t->comm, value, value, n, SPR_FP64, SPR_MAX, NULL);
+    return spr_allreduce(comm, value, value, n, SPR_FP64, SPR_MAX, NULL);
 }
 
 spr_status spr_tuning_once(struct spr_tuning *t, spr_tuning_call *call, size_t n, double *seconds)
@@ -79,7 +79,7 @@ spr_status spr_tuning_time_of(struct spr_tuning *t, spr_tuning_call *call, size_
     for (int i = 0; status == SPR_OK && i < runs; i++)
         status = spr_tuning_once(t, call, n, &all[i]);
     if (status == SPR_OK)
-        status = spr_tuning_agree(t, all, (size_t)runs);
+        status = spr_tuning_agree(t->comm, all, (size_t)runs);
     if (status == SPR_OK)
         *seconds = spr_tuning_lowest(all, runs, part);
     return status;

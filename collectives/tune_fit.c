@@ -134,7 +134,7 @@ spr_status spr_tuning_starts(struct spr_tuning *t, const struct spr_plan *plan)
                                      &all[i][run < 0 ? 0 : run]);
         }
     if (status == SPR_OK)
-        status = spr_tuning_agree(t, all[0], n * SPR_TUNING_SHORT_RUNS);
+        status = spr_tuning_agree(t->comm, all[0], n * SPR_TUNING_SHORT_RUNS);
     for (size_t i = 0; status == SPR_OK && i < n; i++)
         if (candidates[i].algorithm->predict)
             t->model.start[candidates[i].place] = start_of(

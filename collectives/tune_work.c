@@ -48,7 +48,7 @@ static spr_status agree_on_work(struct spr_tuning *t, double *seconds, size_t n)
     spr_status status;
 
     if (t->model.load < ALONE)
-        return spr_tuning_agree(t, seconds, n);
+        return spr_tuning_agree(t->comm, seconds, n);
     status = spr_allgather(t->comm, seconds, t->work, n, SPR_FP64, NULL);
     for (size_t i = 0; status == SPR_OK && i < n; i++) {
         for (size_t r = 0; r < size; r++)
@@ -85,7 +85,7 @@ static spr_status phases_of(struct spr_tuning *t, spr_tuning_call *call, size_t 
     if (status == SPR_OK)
         status = agree_on_work(t, seconds, SPR_TUNING_PHASES);
     if (status == SPR_OK)
-        status = spr_tuning_agree(t, all, SPR_TUNING_LONG_RUNS);
+        status = spr_tuning_agree(t->comm, all, SPR_TUNING_LONG_RUNS);
     if (status == SPR_OK)
         *total = spr_tuning_median(all, SPR_TUNING_LONG_RUNS);
     return status;

@@ -39,7 +39,7 @@ static int choice(spr_comm *comm, double most_error, double most_bytes, spr_code
 {
     spr_choice_options options = SPR_CHOICE_OPTIONS_INIT;
     static float gradient[N], before[N];
-    int chosen = -1;
+    int chosen = -9;
     spr_status status;
 
     options.most_error = most_error;
@@ -49,8 +49,8 @@ static int choice(spr_comm *comm, double most_error, double most_bytes, spr_code
     memcpy(before, gradient, sizeof before);
     status = spr_codec_choose(comm, specs, 2, layout, 2, gradient, &options, &chosen);
     RANK_CHECK(!memcmp(before, gradient, sizeof before));
-    RANK_CHECK(status == (chosen < 0 ? SPR_ERR_INVALID : SPR_OK));
-    return chosen;
+    RANK_CHECK(status == (chosen == -9 ? SPR_ERR_INVALID : SPR_OK)); /* is only set with OK */
+    return status ? -1 : chosen;
 }
 
 static void run_bounds(struct job *job, int rank, spr_comm *comm)

@@ -68,6 +68,15 @@ static float *map_bucket(int *fd)
     return (float *)(void *)(memory + OFFSET);
 }
 
+static int descriptors(void)
+{
+    int open = 0;
+
+    for (int fd = 0; fd < 1024; fd++)
+        open += fcntl(fd, F_GETFD) >= 0;
+    return open;
+}
+
 static void sum(spr_comm *comm, float *bucket)
 {
     int rank = spr_comm_rank(comm);
@@ -88,8 +97,11 @@ static void run_bucket(struct job *job, int rank, spr_comm *comm)
     bool over_verbs = !strcmp(spr_comm_transport(comm, !rank), "verbs");
 
     (void)job;
+    int before = descriptors();
+
     asked = 0;
     RANK_CHECK(spr_mem_register_dmabuf(comm, bucket, BYTES, fd, OFFSET) == SPR_OK);
+    RANK_CHECK(descriptors() == before); /* none is kept */
     RANK_CHECK(close(fd) == 0);
     RANK_CHECK((asked > 0) == over_verbs);
     sum(comm, bucket);

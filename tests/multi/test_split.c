@@ -230,6 +230,35 @@ static void ranks_that_disagree_go_on(void **state)
     job_on_all_transports(3, mistaken, NULL, SECONDS);
 }
 
+/* Parts have the rack of their parent: the file that says so is gone. */
+static void of_a_lost_file(struct job *job, int rank, spr_comm *comm)
+{
+    spr_comm *part = NULL;
+
+    (void)job;
+    (void)rank;
+    RANK_CHECK(spr_barrier(comm, NULL) == SPR_OK); /* all have read it */
+    (void)unlink(getenv("SPARRING_TOPOLOGY"));
+    RANK_CHECK(spr_barrier(comm, NULL) == SPR_OK);
+    RANK_CHECK(spr_comm_split(comm, 0, 0, &part) == SPR_OK);
+    check_sum(part, 1, 3);
+    spr_comm_destroy(part);
+}
+
+static void parts_do_not_read_the_topology_again(void **state)
+{
+    char path[] = "/tmp/test_split.XXXXXX";
+    int file = mkstemp(path);
+    struct job job;
+
+    (void)state;
+    assert_true(file >= 0 && write(file, "a: *\n", 5) == 5 && close(file) == 0);
+    setenv("SPARRING_TOPOLOGY", path, 1);
+    job_start(&job, 3, "auto", of_a_lost_file, NULL);
+    job_expect_success(&job, SECONDS);
+    unsetenv("SPARRING_TOPOLOGY");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -239,6 +268,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_dies_meanwhile_is_named),
         cmocka_unit_test(a_part_fails_alone),
         cmocka_unit_test(ranks_that_disagree_go_on),
+        cmocka_unit_test(parts_do_not_read_the_topology_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
