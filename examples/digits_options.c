@@ -46,9 +46,8 @@ static const option_row rows[] = {
     {"method", TEXT, FIELD(method_list), "LIST",
      "train by each: dense, or a codec [dense,topk:ratio=1%,topk:ratio=0.1%]"},
     {"codec", CODEC, 0, "SPEC",
-     "add one codec to the methods, or several, A;B;C: the fastest of them, or dense, in each "
-     "epoch; "
-     "may be repeated"},
+     "add a codec to the methods, or A;B;C: in each epoch the fastest of them, or dense; may be "
+     "repeated"},
     {"quick", FLAG, FIELD(quick), NULL,
      "fewer steps, under half a minute: too few for compressed training to catch up"},
     {"check", FLAG, FIELD(check), NULL,
