@@ -13,16 +13,43 @@
 #define MIN_CHUNK_BYTES ((size_t)16 << 10)
 /* Staging memory for contributions, all windows together: bounds the chunk when ranks are many. */
 #define STAGING_BYTES ((size_t)24 << 20)
-/* Messages posted ahead. In memory, with four of 128 KiB, not two, 102 MB take 16.1 ms, not 18.1,
- * between 2 ranks, and 7 % less between 4. Over loopback TCP 7 of 12 runs with four took 60 to 80
- * ms, and 2 of 12 with two; the others took 36. Why was not found out. */
-#define AHEAD 2u
-#define AHEAD_IN_MEMORY 4u
+/* Over loopback TCP 7 of 12 runs with four results ahead took 60 to 80 ms, and 2 of 12 with two;
+ * the others took 36. Why was not found out. */
+static const struct spr_direct_pace anywhere = {SPR_CHUNK_BYTES, 2, 3};
+/* With four, not two, 102 MB take 16.1 ms, not 18.1, between 2 ranks, and 7 % less between 4. */
+static const struct spr_direct_pace in_memory = {SPR_CHUNK_BYTES, 4, 3};
+/* Over soft-RoCE 16 MiB take 2 ranks 155 ms with this, and 186 as anywhere; a link there is full at
+ * 117. Slots of the receiver (SPARRING_VERBS_SLOTS) hold four contributions. */
+static const struct spr_direct_pace over_verbs = {2 * SPR_CHUNK_BYTES, 8, 4};
+
+/* All ranks of the group come to the same answer, since it is made from what all have told all; in
+ * a simulation all links are alike. */
+static const struct spr_direct_pace *choose_pace(const spr_comm *comm,
+                                                 const struct spr_group *group)
+{
+    const struct spr_peer_info *peers = comm->peers;
+    int first = comm->ids[spr_group_rank(group, 0)];
+    bool memory = true, places = true;
+
+    for (int i = 0; i < group->size; i++) {
+        int id = comm->ids[spr_group_rank(group, i)];
+        const struct spr_link *link = comm->channel.peers[id].link;
+        if (peers) {
+            memory &= peers[id].transports >> SPR_T_SHM & 1 &&
+                      spr_peer_same_host(&peers[first], &peers[id]);
+            places &= peers[id].transports >> SPR_T_VERBS & 1;
+        } else if (i != group->rank) {
+            memory &= link && link->transport->ops->memory;
+            places &= link && link->transport->ops->places;
+        }
+    }
+    return memory ? &in_memory : places ? &over_verbs : &anywhere;
+}
 
 static void choose_chunk(struct spr_direct *d, const spr_comm *comm)
 {
     size_t peers = (size_t)spr_max_size((size_t)d->group.size - 1, 1);
-    size_t most = spr_min_size(SPR_CHUNK_BYTES, STAGING_BYTES / (SPR_DIRECT_WINDOWS * peers));
+    size_t most = spr_min_size(d->pace->chunk, STAGING_BYTES / (d->pace->windows * peers));
     size_t bytes = spr_div_ceil(d->segment * d->element, CHUNKS_PER_SEGMENT);
 
     bytes = spr_min_size(spr_max_size(bytes, MIN_CHUNK_BYTES), spr_max_size(most, MIN_CHUNK_BYTES));
@@ -47,32 +74,21 @@ void spr_direct_begin(spr_request *rq, struct spr_direct *d)
         memset(d->peers, 0, (size_t)d->group.size * sizeof *d->peers);
 }
 
-static bool in_memory(const spr_comm *comm, const struct spr_group *group)
-{
-    for (int i = 0; i < group->size; i++) {
-        int rank = spr_group_rank(group, i);
-        const struct spr_link *link = comm->channel.peers[comm->ids[rank]].link;
-
-        if (rank != comm->rank && !(link && link->transport->ops->memory))
-            return false;
-    }
-    return true;
-}
-
 bool spr_direct_make(spr_request *rq, struct spr_direct *d)
 {
-    size_t size = (size_t)d->group.size;
+    size_t size = (size_t)d->group.size, windows, ahead;
     size_t accumulator_size = spr_reduce_acc_size(rq->plan.dtype);
 
+    d->pace = choose_pace(rq->comm, &d->group);
     spr_direct_begin(rq, d);
-    d->ahead = in_memory(rq->comm, &d->group) ? AHEAD_IN_MEMORY : AHEAD;
+    windows = d->pace->windows * size;
+    ahead = d->pace->ahead * size;
     d->peers = spr_arena_alloc(&rq->arena, size * sizeof *d->peers);
-    d->contributions =
-        spr_arena_alloc(&rq->arena, SPR_DIRECT_WINDOWS * size * sizeof *d->contributions);
-    d->staging = spr_arena_alloc(&rq->arena, SPR_DIRECT_WINDOWS * size * sizeof *d->staging);
-    d->to_owner = spr_arena_alloc(&rq->arena, d->ahead * size * sizeof *d->to_owner);
-    d->to_all = spr_arena_alloc(&rq->arena, d->ahead * size * sizeof *d->to_all);
-    d->from_owner = spr_arena_alloc(&rq->arena, d->ahead * size * sizeof *d->from_owner);
+    d->contributions = spr_arena_alloc(&rq->arena, windows * sizeof *d->contributions);
+    d->staging = spr_arena_alloc(&rq->arena, windows * sizeof *d->staging);
+    d->to_owner = spr_arena_alloc(&rq->arena, ahead * sizeof *d->to_owner);
+    d->to_all = spr_arena_alloc(&rq->arena, ahead * sizeof *d->to_all);
+    d->from_owner = spr_arena_alloc(&rq->arena, ahead * sizeof *d->from_owner);
     if (d->reduce && rq->comm->options.determinism == SPR_DETERMINISM_OFF &&
         !(d->taken = spr_arena_alloc(&rq->arena, size * sizeof *d->taken)))
         return false;
@@ -92,12 +108,12 @@ bool spr_direct_make(spr_request *rq, struct spr_direct *d)
 
 void spr_direct_end(spr_request *rq, struct spr_direct *d)
 {
-    size_t size = (size_t)d->group.size;
+    size_t size = (size_t)d->group.size, windows = d->pace->windows * size;
 
-    spr_in_release_all(d->contributions, SPR_DIRECT_WINDOWS * size);
-    for (size_t i = 0; i < SPR_DIRECT_WINDOWS * size; i++)
+    spr_in_release_all(d->contributions, windows);
+    for (size_t i = 0; i < windows; i++)
         spr_comm_buffer_put(rq->comm, d->staging[i]);
-    spr_in_release_all(d->from_owner, d->ahead * size);
+    spr_in_release_all(d->from_owner, d->pace->ahead * size);
 }
 
 /* All ranks of the communicator, as one group. */

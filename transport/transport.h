@@ -144,6 +144,7 @@ struct spr_transport_ops {
     bool seals;  /* takes frames that are not sealed */
     bool narrow; /* of some Gbit/s: a byte less is worth the time of a CPU */
     bool memory; /* of this host: the CPUs of both ends move what is sent, and nothing else does */
+    bool places; /* peers write memory that is registered with it */
     /* Create; start to listen. `error` gets the reason. UNSUPPORTED / SYSTEM: not possible here. */
     spr_status (*open)(const struct spr_transport_params *params, struct spr_transport **transport,
                        struct spr_error *error);

@@ -4,6 +4,7 @@
  * the full product of algorithms, 1..9 ranks, element types and reductions, many sizes; in what
  * order each adds, on what hosts.
  */
+#include "collectives/collective.h"
 #include "tests/sim/vectors.h"
 
 static const size_t sizes[] = {0, 1, 2, 7, 63, 64, 65, 1000, 4096, 10007, 65536};
@@ -239,7 +240,29 @@ static void many_at_once_do_not_get_in_each_others_way(void **state)
     }
 }
 
-VECTORS_MAIN(cmocka_unit_test(allreduce_is_right_for_all_algorithms_types_and_sizes),
+/* 2 ranks, 4 MiB: each sends 2 MiB to the owner and 2 MiB of results, and a grant for each chunk
+ * that it gets. */
+static void chunks_are_larger_where_peers_write_memory(void **state)
+{
+    enum { N = 1 << 20 };
+
+    (void)state;
+    for (int place = 0; place < 2; place++) {
+        struct spr_sim_options options = {
+            .ranks = 2, .seed = seed, .latency_s = 10e-6, .bandwidth = 10e9, .place = place};
+        uint64_t chunk = place ? 2 * SPR_CHUNK_BYTES : SPR_CHUNK_BYTES, frames;
+        struct world w;
+        world_create(&w, &options);
+        frames = spr_sim_sent_frames(w.sim, 0, 1);
+        check_allreduce(&w, "direct", SPR_FP32, SPR_SUM, N, false, 1);
+        frames = spr_sim_sent_frames(w.sim, 0, 1) - frames;
+        assert_int_equal(frames, 2 * (4 * (uint64_t)N / chunk));
+        world_destroy(&w);
+    }
+}
+
+VECTORS_MAIN(cmocka_unit_test(chunks_are_larger_where_peers_write_memory),
+             cmocka_unit_test(allreduce_is_right_for_all_algorithms_types_and_sizes),
              cmocka_unit_test(hierarchical_allreduces_are_right_on_any_hosts),
              cmocka_unit_test(a_shorter_slice_may_have_more_chunks),
              cmocka_unit_test(sums_in_the_order_of_arrival_are_right),

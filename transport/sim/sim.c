@@ -151,6 +151,7 @@ struct spr_sim *spr_sim_create(const struct spr_sim_options *options)
     sim->options = *options;
     sim->ops = spr_sim_ops;
     sim->ops.memory = options->memory;
+    sim->ops.places = options->place;
     sim->clock = spr_clock_virtual(&sim->virtual_clock);
     sim->rng = (struct spr_rng){options->seed, 0};
     sim->ranks = spr_sim_alloc((size_t)options->ranks * sizeof *sim->ranks);

@@ -191,7 +191,9 @@ static int serve_all(struct verbs_transport *t)
     return steps;
 }
 
-/* What waits to be sent goes first: nothing that may have arrived is as urgent. */
+/* What waits to be sent goes first: nothing that may have arrived is as urgent. What arrives is
+ * answered first, and then all is sent: a post may take long, where the CPU moves what it sends
+ * (soft-RoCE), and meanwhile the peers would wait for grants. */
 static int progress(struct spr_transport *base)
 {
     struct verbs_transport *t = verbs_of(base);
@@ -206,7 +208,7 @@ static int progress(struct spr_transport *base)
     /* All that such a peer has sent is taken now. */
     if (t->gone && empty)
         steps += end_gone(t);
-    return steps + serve_all(t);
+    return steps > 0 ? steps : serve_all(t);
 }
 
 static int pollable(struct spr_transport *base) { return verbs_of(base)->epoll_fd; }
@@ -387,6 +389,7 @@ static spr_status open_transport(const struct spr_transport_params *params,
 
 const struct spr_transport_ops spr_transport_verbs = {
     .name = "verbs",
+    .places = true,
     .open = open_transport,
     .address = address,
     .unusable = unusable,
