@@ -99,10 +99,14 @@ static void sum_once(spr_comm *comm, float *bucket, int size)
 
 static void run_sums(struct job *job, int rank, spr_comm *comm)
 {
-    spr_stats before = {.struct_size = sizeof before}, after = before;
-    /* Its own segment goes to everybody, in chunks. */
-    size_t peers = (size_t)job->size - 1, segment = ELEMENTS * sizeof(float) / (size_t)job->size;
-    uint64_t chunks = ((segment + SPR_CHUNK_BYTES - 1) / SPR_CHUNK_BYTES) * peers, steps = 3;
+    spr_stats before = {.struct_size = sizeof before},
+              after = before; /* Its own segment goes to everybody, in four chunks of whole cache
+                                 lines, and what is left. */
+    size_t peers = (size_t)job->size - 1;
+    size_t segment = spr_align_up(spr_div_ceil(ELEMENTS, (size_t)job->size), 64);
+    size_t chunk = spr_min_size(segment / 4, 2 * SPR_CHUNK_BYTES / sizeof(float)) & ~(size_t)63;
+    size_t own = spr_min_size(segment, ELEMENTS - segment * (size_t)rank);
+    uint64_t chunks = spr_div_ceil(own, chunk) * peers, steps = 3;
     void *bucket;
 
     RANK_CHECK(spr_mem_alloc(comm, ELEMENTS * sizeof(float), &bucket) == SPR_OK);
