@@ -66,8 +66,7 @@ static void contribute(spr_request *rq, struct spr_direct *d)
         uint32_t chunks = contributes(d, owner) ? spr_direct_segment_chunks(d, owner) : 0;
         while (p->contributed < chunks) {
             uint32_t c = p->contributed;
-            struct spr_out *out =
-                &d->to_owner[(c % d->pace->ahead) * (uint32_t)size + (uint32_t)owner];
+            struct spr_out *out = &d->to_owner[(c % d->ahead) * (uint32_t)size + (uint32_t)owner];
             if (out->busy)
                 break;
             p->contributed++;
@@ -77,7 +76,7 @@ static void contribute(spr_request *rq, struct spr_direct *d)
     }
 }
 
-/* Ask for contributions: all of one chunk, then of the next, as far ahead as the pace says. */
+/* Ask for contributions: all of one chunk, then of the next, SPR_DIRECT_WINDOWS chunks ahead. */
 static void ask(spr_request *rq, struct spr_direct *d)
 {
     uint32_t size = (uint32_t)d->group.size, rank = (uint32_t)d->group.rank;
@@ -86,10 +85,10 @@ static void ask(spr_request *rq, struct spr_direct *d)
     if (!d->reduce && (!d->scatter || d->group.rank == d->root))
         return;
     while (d->wanted_chunk < d->own &&
-           d->wanted_chunk < d->finished + (oldest ? d->pace->windows : 1)) {
+           d->wanted_chunk < d->finished + (oldest ? SPR_DIRECT_WINDOWS : 1)) {
         uint32_t c = d->wanted_chunk;
         uint32_t peer = d->reduce ? (rank + 1 + d->wanted_peer) % size : (uint32_t)d->root;
-        uint32_t slot = (c % d->pace->windows) * size + peer;
+        uint32_t slot = (c % SPR_DIRECT_WINDOWS) * size + peer;
         char *into = d->reduce ? NULL : target(d, (int)rank, c);
         if (d->reduce && !oldest && size > 1) {
             into = d->staging[slot] = spr_comm_buffer_get(rq->comm);
@@ -116,7 +115,7 @@ static const void *contribution(spr_request *rq, struct spr_direct *d, int from,
     *in = NULL;
     if (from == d->group.rank)
         return source(d, from, c);
-    *in = &d->contributions[(c % d->pace->windows) * (uint32_t)d->group.size + (uint32_t)from];
+    *in = &d->contributions[(c % SPR_DIRECT_WINDOWS) * (uint32_t)d->group.size + (uint32_t)from];
     if ((*in)->state != SPR_IN_ARRIVED)
         return NULL;
     if ((*in)->recv.bytes != bytes) {
@@ -247,8 +246,7 @@ static void spread(spr_request *rq, struct spr_direct *d)
         uint32_t ready = gathers(d, peer) ? d->finished : 0;
         while (p->spread < ready) {
             uint32_t c = p->spread;
-            struct spr_out *out =
-                &d->to_all[(c % d->pace->ahead) * (uint32_t)size + (uint32_t)peer];
+            struct spr_out *out = &d->to_all[(c % d->ahead) * (uint32_t)size + (uint32_t)peer];
             if (out->busy)
                 break;
             p->spread++;
@@ -269,7 +267,7 @@ static bool gather_arrived(spr_request *rq, struct spr_direct *d, int owner)
     while (p->gathered < p->expected) {
         uint32_t c = p->gathered;
         struct spr_in *in =
-            &d->from_owner[(c % d->pace->ahead) * (uint32_t)d->group.size + (uint32_t)owner];
+            &d->from_owner[(c % d->ahead) * (uint32_t)d->group.size + (uint32_t)owner];
         if (in->state != SPR_IN_ARRIVED)
             break;
         if (in->recv.bytes != chunk_length(d, owner, c) * d->element) {
@@ -296,12 +294,11 @@ static bool gather(spr_request *rq, struct spr_direct *d)
         uint32_t chunks = spr_direct_segment_chunks(d, owner);
         if (!gather_arrived(rq, d, owner))
             return false;
-        while (p->expected < chunks && p->expected < p->gathered + d->pace->ahead) {
+        while (p->expected < chunks && p->expected < p->gathered + d->ahead) {
             uint32_t c = p->expected++;
-            spr_post_receive(
-                rq, &d->from_owner[(c % d->pace->ahead) * (uint32_t)size + (uint32_t)owner],
-                spr_group_rank(&d->group, owner), SPREAD_STEP | (d->step + c), target(d, owner, c),
-                chunk_length(d, owner, c) * d->element, d->eager);
+            spr_post_receive(rq, &d->from_owner[(c % d->ahead) * (uint32_t)size + (uint32_t)owner],
+                             spr_group_rank(&d->group, owner), SPREAD_STEP | (d->step + c),
+                             target(d, owner, c), chunk_length(d, owner, c) * d->element, d->eager);
         }
         all &= p->gathered == chunks;
     }
@@ -338,7 +335,7 @@ bool spr_direct_go_on(spr_request *rq, struct spr_direct *d)
 
 bool spr_direct_is_idle(const struct spr_direct *d)
 {
-    for (int i = 0; i < (int)d->pace->ahead * d->group.size; i++)
+    for (int i = 0; i < (int)d->ahead * d->group.size; i++)
         if (d->to_owner[i].busy || d->to_all[i].busy)
             return false;
     return true;

@@ -9,16 +9,11 @@
 #include "collectives/collective.h"
 #include "collectives/topology.h"
 
-/* How much is under way at a time. */
-struct spr_direct_pace {
-    size_t chunk;   /* bytes, at most; the same on all ranks */
-    uint32_t ahead; /* messages posted ahead per peer, in each direction and step */
-    /* Chunks of the own segment whose contributions may be on their way or waiting for their turn.
-     * Only the oldest operation lets them wait in the transport's memory; a later one might hold it
-     * for as long as a slow rank takes to post that operation, while the oldest one needs it. Later
-     * ones use buffers of their own, for one chunk at a time. */
-    uint32_t windows;
-};
+/* Chunks of the own segment whose contributions may be on their way or waiting for their turn. Only
+ * the oldest operation lets them wait in the transport's memory; a later one might hold it for as
+ * long as a slow rank takes to post that operation, while the oldest one needs it. Later ones use
+ * buffers of their own, for one chunk at a time. */
+#define SPR_DIRECT_WINDOWS 3
 
 struct spr_direct_peer {
     uint32_t contributed; /* chunks of its segment that were posted to it */
@@ -42,7 +37,8 @@ struct spr_direct {
     /* Its own: */
     size_t chunk, element; /* elements; bytes */
     bool eager;
-    const struct spr_direct_pace *pace;
+    size_t most_bytes; /* of a chunk; the same on all ranks */
+    uint32_t ahead;    /* messages posted ahead per peer, in each direction and step */
     uint32_t own;      /* chunks of our segment */
     uint32_t finished; /* of these, summed and stored */
     int added;         /* contributions to chunk `finished` */
@@ -50,11 +46,11 @@ struct spr_direct {
     uint32_t wanted_chunk, wanted_peer; /* next contribution to ask for */
     void *accumulator;
     struct spr_direct_peer *peers;
-    struct spr_in *contributions; /* [windows][size] */
-    char **staging;               /* [windows][size]: where one was received into, or NULL */
-    struct spr_out *to_owner;     /* [ahead][size] */
-    struct spr_out *to_all;       /* [ahead][size] */
-    uint32_t *crc;                /* of the own segment's chunks, for several peers; or NULL */
+    struct spr_in *contributions; /* [SPR_DIRECT_WINDOWS][size] */
+    char **staging;           /* [SPR_DIRECT_WINDOWS][size]: where one was received into, or NULL */
+    struct spr_out *to_owner; /* [ahead][size] */
+    struct spr_out *to_all;   /* [ahead][size] */
+    uint32_t *crc;            /* of the own segment's chunks, for several peers; or NULL */
     uint32_t crc_room;
     struct spr_in *from_owner; /* [ahead][size] */
 };

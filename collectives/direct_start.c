@@ -13,19 +13,23 @@
 #define MIN_CHUNK_BYTES ((size_t)16 << 10)
 /* Staging memory for contributions, all windows together: bounds the chunk when ranks are many. */
 #define STAGING_BYTES ((size_t)24 << 20)
-/* Over loopback TCP 7 of 12 runs with four results ahead took 60 to 80 ms, and 2 of 12 with two;
- * the others took 36. Why was not found out. */
-static const struct spr_direct_pace anywhere = {SPR_CHUNK_BYTES, 2, 3};
+
+/* How long chunks are at most, and how many messages are posted ahead. */
+struct pace {
+    size_t chunk;
+    uint32_t ahead;
+};
+/* Over loopback TCP 7 of 12 runs with four ahead took 60 to 80 ms, and 2 of 12 with two; the others
+ * took 36. Why was not found out. */
+static const struct pace anywhere = {SPR_CHUNK_BYTES, 2};
 /* With four, not two, 102 MB take 16.1 ms, not 18.1, between 2 ranks, and 7 % less between 4. */
-static const struct spr_direct_pace in_memory = {SPR_CHUNK_BYTES, 4, 3};
-/* Over soft-RoCE 16 MiB take 2 ranks 155 ms with this, and 186 as anywhere; a link there is full at
- * 117. Slots of the receiver (SPARRING_VERBS_SLOTS) hold four contributions. */
-static const struct spr_direct_pace over_verbs = {2 * SPR_CHUNK_BYTES, 8, 4};
+static const struct pace in_memory = {SPR_CHUNK_BYTES, 4};
+/* Over soft-RoCE 16 MiB take 2 ranks 155 ms with this, 162 with four ahead, and 186 as anywhere. */
+static const struct pace over_verbs = {2 * SPR_CHUNK_BYTES, 8};
 
 /* All ranks of the group come to the same answer, since it is made from what all have told all; in
  * a simulation all links are alike. */
-static const struct spr_direct_pace *choose_pace(const spr_comm *comm,
-                                                 const struct spr_group *group)
+static const struct pace *choose_pace(const spr_comm *comm, const struct spr_group *group)
 {
     const struct spr_peer_info *peers = comm->peers;
     int first = comm->ids[spr_group_rank(group, 0)];
@@ -49,7 +53,7 @@ static const struct spr_direct_pace *choose_pace(const spr_comm *comm,
 static void choose_chunk(struct spr_direct *d, const spr_comm *comm)
 {
     size_t peers = (size_t)spr_max_size((size_t)d->group.size - 1, 1);
-    size_t most = spr_min_size(d->pace->chunk, STAGING_BYTES / (d->pace->windows * peers));
+    size_t most = spr_min_size(d->most_bytes, STAGING_BYTES / (SPR_DIRECT_WINDOWS * peers));
     size_t bytes = spr_div_ceil(d->segment * d->element, CHUNKS_PER_SEGMENT);
 
     bytes = spr_min_size(spr_max_size(bytes, MIN_CHUNK_BYTES), spr_max_size(most, MIN_CHUNK_BYTES));
@@ -76,19 +80,20 @@ void spr_direct_begin(spr_request *rq, struct spr_direct *d)
 
 bool spr_direct_make(spr_request *rq, struct spr_direct *d)
 {
-    size_t size = (size_t)d->group.size, windows, ahead;
+    const struct pace *pace = choose_pace(rq->comm, &d->group);
+    size_t size = (size_t)d->group.size;
     size_t accumulator_size = spr_reduce_acc_size(rq->plan.dtype);
 
-    d->pace = choose_pace(rq->comm, &d->group);
+    d->most_bytes = pace->chunk;
+    d->ahead = pace->ahead;
     spr_direct_begin(rq, d);
-    windows = d->pace->windows * size;
-    ahead = d->pace->ahead * size;
     d->peers = spr_arena_alloc(&rq->arena, size * sizeof *d->peers);
-    d->contributions = spr_arena_alloc(&rq->arena, windows * sizeof *d->contributions);
-    d->staging = spr_arena_alloc(&rq->arena, windows * sizeof *d->staging);
-    d->to_owner = spr_arena_alloc(&rq->arena, ahead * sizeof *d->to_owner);
-    d->to_all = spr_arena_alloc(&rq->arena, ahead * sizeof *d->to_all);
-    d->from_owner = spr_arena_alloc(&rq->arena, ahead * sizeof *d->from_owner);
+    d->contributions =
+        spr_arena_alloc(&rq->arena, SPR_DIRECT_WINDOWS * size * sizeof *d->contributions);
+    d->staging = spr_arena_alloc(&rq->arena, SPR_DIRECT_WINDOWS * size * sizeof *d->staging);
+    d->to_owner = spr_arena_alloc(&rq->arena, d->ahead * size * sizeof *d->to_owner);
+    d->to_all = spr_arena_alloc(&rq->arena, d->ahead * size * sizeof *d->to_all);
+    d->from_owner = spr_arena_alloc(&rq->arena, d->ahead * size * sizeof *d->from_owner);
     if (d->reduce && rq->comm->options.determinism == SPR_DETERMINISM_OFF &&
         !(d->taken = spr_arena_alloc(&rq->arena, size * sizeof *d->taken)))
         return false;
@@ -108,12 +113,12 @@ bool spr_direct_make(spr_request *rq, struct spr_direct *d)
 
 void spr_direct_end(spr_request *rq, struct spr_direct *d)
 {
-    size_t size = (size_t)d->group.size, windows = d->pace->windows * size;
+    size_t size = (size_t)d->group.size;
 
-    spr_in_release_all(d->contributions, windows);
-    for (size_t i = 0; i < windows; i++)
+    spr_in_release_all(d->contributions, SPR_DIRECT_WINDOWS * size);
+    for (size_t i = 0; i < SPR_DIRECT_WINDOWS * size; i++)
         spr_comm_buffer_put(rq->comm, d->staging[i]);
-    spr_in_release_all(d->from_owner, d->pace->ahead * size);
+    spr_in_release_all(d->from_owner, d->ahead * size);
 }
 
 /* All ranks of the communicator, as one group. */

@@ -99,9 +99,8 @@ static void sum_once(spr_comm *comm, float *bucket, int size)
 
 static void run_sums(struct job *job, int rank, spr_comm *comm)
 {
-    spr_stats before = {.struct_size = sizeof before},
-              after = before; /* Its own segment goes to everybody, in four chunks of whole cache
-                                 lines, and what is left. */
+    spr_stats before = {.struct_size = sizeof before}, after = before;
+    /* Its own segment goes to everybody, in four chunks of whole cache lines, and what is left. */
     size_t peers = (size_t)job->size - 1;
     size_t segment = spr_align_up(spr_div_ceil(ELEMENTS, (size_t)job->size), 64);
     size_t chunk = spr_min_size(segment / 4, 2 * SPR_CHUNK_BYTES / sizeof(float)) & ~(size_t)63;

@@ -191,9 +191,7 @@ static int serve_all(struct verbs_transport *t)
     return steps;
 }
 
-/* What waits to be sent goes first: nothing that may have arrived is as urgent. What arrives is
- * answered first, and then all is sent: a post may take long, where the CPU moves what it sends
- * (soft-RoCE), and meanwhile the peers would wait for grants. */
+/* What waits to be sent goes first: nothing that may have arrived is as urgent. */
 static int progress(struct spr_transport *base)
 {
     struct verbs_transport *t = verbs_of(base);
@@ -208,7 +206,7 @@ static int progress(struct spr_transport *base)
     /* All that such a peer has sent is taken now. */
     if (t->gone && empty)
         steps += end_gone(t);
-    return steps > 0 ? steps : serve_all(t);
+    return steps + serve_all(t);
 }
 
 static int pollable(struct spr_transport *base) { return verbs_of(base)->epoll_fd; }
