@@ -8,6 +8,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Before a loop: nothing depends on an earlier iteration. */
+#if defined(__clang__)
+#define SPR_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define SPR_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 #define SPR_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 #define spr_container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 #define SPR_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))

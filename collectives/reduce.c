@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "compress/kernels/kernels.h"
 #include "compress/value.h"
 
 /* fp16 and bf16 are converted in pieces that stay in the L1 cache. */
@@ -19,21 +20,15 @@
 #define ADD_INT32(a, b) ((int32_t)((uint32_t)(a) + (uint32_t)(b)))
 #define ADD_INT64(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
 
-/* The vectors are the same or do not overlap, so nothing depends on an earlier iteration. */
-#if defined(__clang__)
-#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define INDEPENDENT _Pragma("GCC ivdep")
-#endif
+/* The vectors are the same or do not overlap. */
 #define LOOP(name, type, expression)                                                               \
     static void name(type *out, const type *a, const type *b, size_t n)                            \
     {                                                                                              \
-        INDEPENDENT                                                                                \
+        SPR_INDEPENDENT                                                                            \
         for (size_t i = 0; i < n; i++)                                                             \
             out[i] = expression(a[i], b[i]);                                                       \
     }
 
-LOOP(add_float, float, ADD)
 LOOP(min_float, float, MIN_FLOAT)
 LOOP(max_float, float, MAX_FLOAT)
 LOOP(add_double, double, ADD)
@@ -59,7 +54,7 @@ static void combine(spr_dtype dtype, spr_op op, void *out, const void *a, const 
         (op == SPR_MIN ? min_int64 : op == SPR_MAX ? max_int64 : add_int64)(out, a, b, n);
         break;
     default: /* fp32, and the accumulators of fp16 and bf16 */
-        (op == SPR_MIN ? min_float : op == SPR_MAX ? max_float : add_float)(out, a, b, n);
+        (op == SPR_MIN ? min_float : op == SPR_MAX ? max_float : spr_kernels()->sum)(out, a, b, n);
         break;
     }
 }

@@ -56,8 +56,9 @@ struct spr_kernels {
     void (*bf16_encode)(const float *in, uint16_t *out, size_t n);
     void (*bf16_decode)(const uint16_t *in, float *out, size_t n);
 
-    /* r[i] += g[i] */
-    void (*accumulate)(float *r, const float *g, size_t n);
+    /* out[i] = a[i] + b[i]; out may be a or b. Of two NaNs the first one, made quiet: ranks with
+     * other CPUs have the same bits. */
+    void (*sum)(float *out, const float *a, const float *b, size_t n);
     /* Emit (base + i, x[i]) for every magnitude >= lo, in order; returns how many. With lo up to
      * SPR_NAN_KEY, which keys these are is the same. Room for n entries plus SPR_KERNEL_SLACK.
      * `dense`: more than a few per cent are expected (speed only). */
@@ -116,7 +117,7 @@ void spr_scalar_fp16_encode(const float *in, uint16_t *out, size_t n);
 void spr_scalar_fp16_decode(const uint16_t *in, float *out, size_t n);
 void spr_scalar_bf16_encode(const float *in, uint16_t *out, size_t n);
 void spr_scalar_bf16_decode(const uint16_t *in, float *out, size_t n);
-void spr_scalar_accumulate(float *r, const float *g, size_t n);
+void spr_scalar_sum(float *out, const float *a, const float *b, size_t n);
 size_t spr_scalar_select(const float *x, size_t n, uint32_t lo, uint32_t base, _Bool dense,
                          uint32_t *index, float *value);
 size_t spr_scalar_feedback(float *r, const float *g, size_t n, uint32_t lo, uint32_t base,
@@ -150,7 +151,7 @@ void spr_avx2_fp16_encode(const float *in, uint16_t *out, size_t n);
 void spr_avx2_fp16_decode(const uint16_t *in, float *out, size_t n);
 void spr_avx2_bf16_encode(const float *in, uint16_t *out, size_t n);
 void spr_avx2_bf16_decode(const uint16_t *in, float *out, size_t n);
-void spr_avx2_accumulate(float *r, const float *g, size_t n);
+void spr_avx2_sum(float *out, const float *a, const float *b, size_t n);
 size_t spr_avx2_select(const float *x, size_t n, uint32_t lo, uint32_t base, _Bool dense,
                        uint32_t *index, float *value);
 size_t spr_avx2_feedback(float *r, const float *g, size_t n, uint32_t lo, uint32_t base,

@@ -22,9 +22,13 @@ static inline void put8(struct spr_sink *s, __m256i x, __m256i take, __m256i bas
     s->count += (size_t)__builtin_popcount(mask);
 }
 
+/* In assembly, since compilers exchange operands, and of two NaNs the first one stays. */
 static inline __m256i add8(const float *r, const float *g)
 {
-    return _mm256_castps_si256(_mm256_add_ps(_mm256_loadu_ps(r), _mm256_loadu_ps(g)));
+    __m256 sum = _mm256_loadu_ps(r);
+
+    __asm__("vaddps %1, %0, %0" : "+x"(sum) : "xm"(*(const __m256_u *)g));
+    return _mm256_castps_si256(sum);
 }
 
 /* Bring what comes AHEAD_BYTES later. The hardware fetches ahead on its own, but not across 4 KiB
@@ -116,17 +120,17 @@ size_t spr_avx2_feedback(float *r, const float *g, size_t n, uint32_t lo, uint32
     return spr_emit(r, r, g, n, lo, base, dense, index, value, emit_dense, emit_sparse);
 }
 
-void spr_avx2_accumulate(float *r, const float *g, size_t n)
+void spr_avx2_sum(float *out, const float *a, const float *b, size_t n)
 {
     size_t i = 0;
 
     for (; i + 16 <= n; i += 16) {
-        fetch(r + i);
-        fetch(g + i);
-        spr_store8(r + i, add8(r + i, g + i));
-        spr_store8(r + i + 8, add8(r + i + 8, g + i + 8));
+        fetch(a + i);
+        fetch(b + i);
+        spr_store8(out + i, add8(a + i, b + i));
+        spr_store8(out + i + 8, add8(a + i + 8, b + i + 8));
     }
-    spr_scalar_accumulate(r + i, g + i, n - i);
+    spr_scalar_sum(out + i, a + i, b + i, n - i);
 }
 
 /* m thresholds, a constant where this is called. */

@@ -1,11 +1,34 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "base/util.h"
 #include "compress/kernels/kernels.h"
 
-void spr_scalar_accumulate(float *r, const float *g, size_t n)
+#ifdef __x86_64__
+#include <emmintrin.h>
+
+/* In assembly, since compilers exchange operands, and of two NaNs the first one stays. */
+static inline __m128 add4(__m128 a, __m128 b)
 {
-    for (size_t i = 0; i < n; i++)
-        r[i] = r[i] + g[i];
+    __asm__("addps %1, %0" : "+x"(a) : "x"(b));
+    return a;
 }
+
+void spr_scalar_sum(float *out, const float *a, const float *b, size_t n)
+{
+    size_t i = 0;
+
+    for (; i + 4 <= n; i += 4)
+        _mm_storeu_ps(out + i, add4(_mm_loadu_ps(a + i), _mm_loadu_ps(b + i)));
+    for (; i < n; i++)
+        _mm_store_ss(out + i, add4(_mm_load_ss(a + i), _mm_load_ss(b + i)));
+}
+#else
+void spr_scalar_sum(float *out, const float *a, const float *b, size_t n)
+{
+    SPR_INDEPENDENT
+    for (size_t i = 0; i < n; i++)
+        out[i] = a[i] + b[i];
+}
+#endif
 
 size_t spr_scalar_select(const float *x, size_t n, uint32_t lo, uint32_t base, _Bool dense,
                          uint32_t *index, float *value)

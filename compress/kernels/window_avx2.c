@@ -43,7 +43,7 @@ size_t spr_avx2_add_bits(float *acc, uint64_t *touched, const void *bitmap, size
 
 void spr_avx2_add_dense(float *acc, const float *value, size_t n)
 {
-    spr_avx2_accumulate(acc, value, n);
+    spr_avx2_sum(acc, acc, value, n);
 }
 
 size_t spr_avx2_expand(const void *bitmap, size_t n, const float *value, size_t readable,

@@ -40,8 +40,7 @@ size_t spr_scalar_add_bits(float *acc, uint64_t *touched, const void *bitmap, si
 
 void spr_scalar_add_dense(float *acc, const float *value, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        acc[i] = acc[i] + value[i];
+    spr_scalar_sum(acc, acc, value, n);
 }
 
 size_t spr_scalar_expand(const void *bitmap, size_t n, const float *value, size_t readable,

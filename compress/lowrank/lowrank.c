@@ -171,7 +171,7 @@ static void update_dense(const struct spr_lowrank *l, const struct part *part,
         memset(part->m, 0, bytes);
     }
     if (gradient)
-        spr_kernels()->accumulate(part->m, gradient, part->elements);
+        spr_kernels()->sum(part->m, part->m, gradient, part->elements);
     if (p)
         memcpy(p, part->m, bytes);
 }
@@ -287,7 +287,7 @@ void spr_lowrank_revoke(struct spr_lowrank *l)
 
     for (bool more = first(l, l->state, &part); !l->pending && more; more = next(l, &part)) {
         if (part.dense) {
-            spr_kernels()->accumulate(part.m, part.own, part.elements);
+            spr_kernels()->sum(part.m, part.m, part.own, part.elements);
             continue;
         }
         if (spr_all_finite(part.found, part.q_floats))

@@ -138,7 +138,7 @@ void spr_feedback_absorb(const struct spr_feedback *f, size_t at, size_t n)
     float *u = f->velocity ? f->velocity + at : NULL;
 
     if (spr_feedback_is_sum(f))
-        spr_kernels()->accumulate(f->residual + at, f->gradient + at, n);
+        spr_kernels()->sum(f->residual + at, f->residual + at, f->gradient + at, n);
     else
         apply(f, f->residual + at, u, f->gradient + at, n);
 }

@@ -139,11 +139,30 @@ static void emitting_kernels_agree(void **state)
         assert_memory_equal(index[0], index[1], m * 4);
         assert_memory_equal(value[0], value[1], m * 4);
         assert_memory_equal(r[0], r[1], n * 4);
-
-        scalar->accumulate(r[0], g, n);
-        simd->accumulate(r[1], g, n);
+        scalar->sum(r[0], r[0], g, n);
+        simd->sum(r[1], r[1], g, n);
         assert_memory_equal(r[0], r[1], n * 4);
+        simd->sum(value[1], x, g, n);
+        simd->sum(g, x, g, n);
+        assert_memory_equal(value[1], g, n * 4);
     }
+}
+
+static void the_sum_of_two_nans_is_the_first_one(void **state)
+{
+    enum { M = 37 };
+    float a[M], b[M], sum[2][M];
+
+    (void)state;
+    for (uint32_t i = 0; i < M; i++) {
+        uint32_t first = 0x7fc00001u + i, second = 0xffc10000u + i;
+        memcpy(&a[i], &first, 4);
+        memcpy(&b[i], &second, 4);
+    }
+    scalar->sum(sum[0], a, b, M);
+    simd->sum(sum[1], a, b, M);
+    assert_memory_equal(sum[0], a, sizeof a);
+    assert_memory_equal(sum[1], a, sizeof a);
 }
 
 static void counting_kernels_agree(void **state)
@@ -307,6 +326,7 @@ static int run(void)
         cmocka_unit_test(rounding_goes_to_the_nearest_even),
         cmocka_unit_test(value_coders_agree),
         cmocka_unit_test(emitting_kernels_agree),
+        cmocka_unit_test(the_sum_of_two_nans_is_the_first_one),
         cmocka_unit_test(counting_kernels_agree),
         cmocka_unit_test(filter_agrees_in_place_and_out_of_place),
         cmocka_unit_test(window_kernels_agree),

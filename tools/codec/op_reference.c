@@ -88,7 +88,8 @@ static void add_run(struct trial *trial, int slice, int slices)
     size_t begin, end;
 
     span_of(trial->vector->n, slice, slices, &begin, &end);
-    spr_kernels()->accumulate((float *)trial->state + begin, trial->vector->x + begin, end - begin);
+    spr_kernels()->sum((float *)trial->state + begin, (float *)trial->state + begin,
+                       trial->vector->x + begin, end - begin);
 }
 
 static void copy_run(struct trial *trial, int slice, int slices)
