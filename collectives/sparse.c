@@ -27,6 +27,7 @@
 
 #include <string.h>
 
+#include "compress/kernels/kernels.h"
 #include "compress/select/topk.h"
 
 /* Sender: our list to the owners ----------------------------------------------------------------
@@ -117,7 +118,7 @@ bool spr_sparse_add_own(spr_request *rq)
         (void)spr_coding_round(&s->coding, &s->blocks, own, s->merged, val, n);
     s->contributed += n;
     for (size_t i = 0; i < n; i++) {
-        s->accumulator[pos[i]] += val[i];
+        s->accumulator[pos[i]] = spr_add(s->accumulator[pos[i]], val[i]);
         s->touched[pos[i] >> 6] |= (uint64_t)1 << (pos[i] & 63);
     }
     return true;

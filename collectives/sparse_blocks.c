@@ -225,7 +225,8 @@ static bool add(spr_request *rq, int from)
     }
     tile = spr_tiles_next(&t->theirs[from], &map);
     for (left = *map; (number = spr_tiles_take(&left)) >= 0; tile++) {
-        spr_kernels()->add_dense(t->accumulator + number * SPR_TILE, tile->value, SPR_TILE);
+        float *at = t->accumulator + number * SPR_TILE;
+        spr_kernels()->sum(at, at, tile->value, SPR_TILE);
         for (int i = 0; i < SPR_TILE_WORDS; i++)
             t->touched[number * SPR_TILE_WORDS + i] |= tile->present[i];
     }

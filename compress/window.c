@@ -173,7 +173,7 @@ static void put_values(const float *val, size_t n, enum spr_decode how, float *o
         memcpy(out, val, n * sizeof(*out));
         break;
     case SPR_DECODE_ADD:
-        spr_kernels()->add_dense(out, val, n);
+        spr_kernels()->sum(out, out, val, n);
         break;
     case SPR_DECODE_TAKE:
         for (size_t i = 0; i < n; i++)
@@ -233,7 +233,7 @@ static void add_dense(struct spr_chunk *c, struct visit *v, float *acc, uint64_t
     for (uint32_t at = 0; at < v->len; at += BATCH) {
         size_t n = spr_min_size(BATCH, v->len - at);
 
-        spr_kernels()->add_dense(acc + at, next_values(c, v, n), n);
+        spr_kernels()->sum(acc + at, acc + at, next_values(c, v, n), n);
     }
     memset(touched, 0xff, v->len / 64 * sizeof(*touched));
     if (v->len % 64)

@@ -8,9 +8,8 @@
  * Magnitude of a float: its bits without the sign, as an integer. NaN > Inf > finite, -0 = +0, and
  * a comparison raises no floating-point exception.
  *
- * Key of a float, by which selectors compare: its magnitude, but the same for every NaN. The sum of
- * two NaNs has the bits of either, as the compiler has it; what is selected must not depend on
- * that.
+ * Key of a float, by which selectors compare: its magnitude, but the same for every NaN. Which of
+ * two NaNs a residual keeps is left to the compiler; what is selected must not depend on that.
  */
 #ifndef SPR_COMPRESS_KERNELS_KERNELS_H
 #define SPR_COMPRESS_KERNELS_KERNELS_H
@@ -47,6 +46,19 @@ static inline bool spr_all_finite(const float *x, size_t n)
     return most < 0x7f800000u;
 }
 
+/* a + b, and of two NaNs the first one, made quiet. In assembly, since compilers exchange operands:
+ * what every rank adds for itself must have the same bits on all of them, whichever kernels they
+ * have. On other CPUs than x86-64, whose NaNs have rules of their own, as the compiler has it. */
+static inline float spr_add(float a, float b)
+{
+#ifdef __x86_64__
+    __asm__("addss %1, %0" : "+x"(a) : "x"(b));
+    return a;
+#else
+    return a + b;
+#endif
+}
+
 struct spr_kernels {
     const char *name;
 
@@ -56,8 +68,7 @@ struct spr_kernels {
     void (*bf16_encode)(const float *in, uint16_t *out, size_t n);
     void (*bf16_decode)(const uint16_t *in, float *out, size_t n);
 
-    /* out[i] = a[i] + b[i]; out may be a or b. Of two NaNs the first one, made quiet: ranks with
-     * other CPUs have the same bits. */
+    /* out[i] = spr_add(a[i], b[i]); out may be a or b. */
     void (*sum)(float *out, const float *a, const float *b, size_t n);
     /* Emit (base + i, x[i]) for every magnitude >= lo, in order; returns how many. With lo up to
      * SPR_NAN_KEY, which keys these are is the same. Room for n entries plus SPR_KERNEL_SLACK.
@@ -78,15 +89,13 @@ struct spr_kernels {
     size_t (*filter)(const uint32_t *index, const float *value, size_t n, uint32_t t, size_t *quota,
                      uint32_t *index_out, float *value_out, float *back);
 
-    /* acc[pos[i]] += value[i], touched bit pos[i] set. pos ascending. */
+    /* acc[pos[i]] = spr_add(acc[pos[i]], value[i]), touched bit pos[i] set. pos ascending. */
     void (*add_at)(float *acc, uint64_t *touched, const uint16_t *pos, const float *value,
                    size_t n);
     /* The same with the positions as a bitmap of `words` 64-bit words (unaligned), and the values
      * of its set bits in order. Returns the set bits; at least that many values are `readable`. */
     size_t (*add_bits)(float *acc, uint64_t *touched, const void *bitmap, size_t words,
                        const float *value, size_t readable);
-    /* acc[i] += value[i] */
-    void (*add_dense)(float *acc, const float *value, size_t n);
     /* out[i] = the next value where bit i is set, +0 where it is not, for n positions. The bitmap
      * (unaligned) has whole words. Returns the set bits; at least that many values are `readable`.
      */
@@ -130,7 +139,6 @@ void spr_scalar_add_at(float *acc, uint64_t *touched, const uint16_t *pos, const
                        size_t n);
 size_t spr_scalar_add_bits(float *acc, uint64_t *touched, const void *bitmap, size_t words,
                            const float *value, size_t readable);
-void spr_scalar_add_dense(float *acc, const float *value, size_t n);
 size_t spr_scalar_expand(const void *bitmap, size_t n, const float *value, size_t readable,
                          float *out);
 void spr_scalar_clear(float *out, size_t n);
@@ -162,7 +170,6 @@ size_t spr_avx2_filter(const uint32_t *index, const float *value, size_t n, uint
                        size_t *quota, uint32_t *index_out, float *value_out, float *back);
 size_t spr_avx2_add_bits(float *acc, uint64_t *touched, const void *bitmap, size_t words,
                          const float *value, size_t readable);
-void spr_avx2_add_dense(float *acc, const float *value, size_t n);
 size_t spr_avx2_expand(const void *bitmap, size_t n, const float *value, size_t readable,
                        float *out);
 void spr_avx2_clear(float *out, size_t n);

@@ -12,6 +12,13 @@
 static inline __m256i spr_load8(const void *p) { return _mm256_loadu_si256(p); }
 static inline void spr_store8(void *p, __m256i v) { _mm256_storeu_si256(p, v); }
 
+/* See spr_add(). */
+static inline __m256 spr_add8(__m256 a, __m256 b)
+{
+    __asm__("vaddps %1, %0, %0" : "+x"(a) : "x"(b));
+    return a;
+}
+
 static inline __m256i spr_magnitude8(__m256i x)
 {
     return _mm256_and_si256(x, _mm256_set1_epi32(0x7fffffff));

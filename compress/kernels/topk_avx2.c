@@ -22,13 +22,9 @@ static inline void put8(struct spr_sink *s, __m256i x, __m256i take, __m256i bas
     s->count += (size_t)__builtin_popcount(mask);
 }
 
-/* In assembly, since compilers exchange operands, and of two NaNs the first one stays. */
 static inline __m256i add8(const float *r, const float *g)
 {
-    __m256 sum = _mm256_loadu_ps(r);
-
-    __asm__("vaddps %1, %0, %0" : "+x"(sum) : "xm"(*(const __m256_u *)g));
-    return _mm256_castps_si256(sum);
+    return _mm256_castps_si256(spr_add8(_mm256_loadu_ps(r), _mm256_loadu_ps(g)));
 }
 
 /* Bring what comes AHEAD_BYTES later. The hardware fetches ahead on its own, but not across 4 KiB

@@ -5,7 +5,7 @@
 #ifdef __x86_64__
 #include <emmintrin.h>
 
-/* In assembly, since compilers exchange operands, and of two NaNs the first one stays. */
+/* See spr_add(). */
 static inline __m128 add4(__m128 a, __m128 b)
 {
     __asm__("addps %1, %0" : "+x"(a) : "x"(b));
@@ -19,7 +19,7 @@ void spr_scalar_sum(float *out, const float *a, const float *b, size_t n)
     for (; i + 4 <= n; i += 4)
         _mm_storeu_ps(out + i, add4(_mm_loadu_ps(a + i), _mm_loadu_ps(b + i)));
     for (; i < n; i++)
-        _mm_store_ss(out + i, add4(_mm_load_ss(a + i), _mm_load_ss(b + i)));
+        out[i] = spr_add(a[i], b[i]);
 }
 #else
 void spr_scalar_sum(float *out, const float *a, const float *b, size_t n)

@@ -32,18 +32,13 @@ size_t spr_avx2_add_bits(float *acc, uint64_t *touched, const void *bitmap, size
             __m256 add = _mm256_permutevar8x32_ps(_mm256_loadu_ps(value + n), lanes);
 
             /* Blended by the signs of the lanes, since even adding 0 would change -0. */
-            _mm256_storeu_ps(
-                at, _mm256_blendv_ps(_mm256_add_ps(old, add), old, _mm256_castsi256_ps(lanes)));
+            _mm256_storeu_ps(at,
+                             _mm256_blendv_ps(spr_add8(old, add), old, _mm256_castsi256_ps(lanes)));
             n += (size_t)__builtin_popcount(mask);
         }
     }
     return n + spr_scalar_add_bits(acc + w * 64, touched + w, (const char *)bitmap + w * 8,
                                    words - w, value + n, readable - n);
-}
-
-void spr_avx2_add_dense(float *acc, const float *value, size_t n)
-{
-    spr_avx2_sum(acc, acc, value, n);
 }
 
 size_t spr_avx2_expand(const void *bitmap, size_t n, const float *value, size_t readable,

@@ -17,7 +17,7 @@ void spr_scalar_add_at(float *acc, uint64_t *touched, const uint16_t *pos, const
     for (size_t i = 0; i < n; i++) {
         uint32_t p = pos[i];
 
-        acc[p] += value[i];
+        acc[p] = spr_add(acc[p], value[i]);
         bytes[p >> 3] = (uint8_t)(bytes[p >> 3] | 1u << (p & 7));
     }
 }
@@ -32,15 +32,12 @@ size_t spr_scalar_add_bits(float *acc, uint64_t *touched, const void *bitmap, si
         uint64_t bits = load64(bitmap, w);
 
         touched[w] |= bits;
-        for (; bits; bits &= bits - 1)
-            acc[w * 64 + (size_t)__builtin_ctzll(bits)] += value[n++];
+        for (; bits; bits &= bits - 1) {
+            float *at = acc + w * 64 + (size_t)__builtin_ctzll(bits);
+            *at = spr_add(*at, value[n++]);
+        }
     }
     return n;
-}
-
-void spr_scalar_add_dense(float *acc, const float *value, size_t n)
-{
-    spr_scalar_sum(acc, acc, value, n);
 }
 
 size_t spr_scalar_expand(const void *bitmap, size_t n, const float *value, size_t readable,

@@ -58,7 +58,7 @@ static size_t fp32_decode(const void *options, const void *bytes, size_t n, enum
 {
     (void)options;
     if (how == SPR_DECODE_ADD)
-        spr_kernels()->add_dense(out, bytes, n);
+        spr_kernels()->sum(out, out, bytes, n);
     else if (how == SPR_DECODE_TAKE)
         spr_kernels()->clear(out, n);
     else if (n > 0)

@@ -14,11 +14,14 @@
 
 #include <cmocka.h>
 
+#include "base/cpu.h"
 #include "base/crc32c.h"
+#include "base/rng.h"
 #include "base/util.h"
 #include "compress/value.h"
 #include "tests/multi/faults.h"
 #include "tests/multi/job.h"
+#include "tests/reference.h"
 
 #define SECONDS 60
 #define RANKS 3
@@ -144,6 +147,150 @@ static void nan_and_infinities_come_out_the_same_everywhere(void **state)
     }
 }
 
+/* Unlike CPUs ---------------------------------------------------------------------------------- */
+
+/* Odd ranks have an old one. */
+static void grow_old(struct job *job, int rank)
+{
+    (void)job;
+    if (rank % 2)
+        spr_cpu_override(0);
+}
+
+/* NaNs of many kinds, other ones on each rank. */
+static void fill_with_nans(uint32_t *bits, size_t n, struct spr_rng *rng)
+{
+    for (size_t i = 0; i < n; i++)
+        bits[i] = (uint32_t)spr_rng_next(rng) | 0x7fc00000u;
+}
+
+/* What a sum came to on each rank. */
+struct sum {
+    char name[32];
+    uint32_t crc[5];
+};
+
+static void note(struct sum *sum, int rank, const char *algorithm, const char *what,
+                 const void *result, size_t bytes)
+{
+    if (rank == 0)
+        (void)snprintf(sum->name, sizeof sum->name, "%s %s", algorithm, what);
+    sum->crc[rank] = spr_crc32c(0, result, bytes);
+}
+
+static struct sum *sum_nans(spr_comm *comm, const char *algorithm, size_t n, struct spr_rng *rng,
+                            struct sum *sum)
+{
+    static const spr_dtype dtypes[] = {SPR_FP32, SPR_FP16, SPR_BF16};
+    static const char *const names[] = {"fp32", "fp16", "bf16"};
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    static float x[N];
+
+    options.algorithm = algorithm;
+    for (size_t t = 0; t < SPR_ARRAY_LEN(dtypes); t++) {
+        uint16_t *half = (uint16_t *)(void *)x, nan = dtypes[t] == SPR_FP16 ? 0x7e00 : 0x7fc0;
+        if (!reference_allreduce_takes(algorithm, dtypes[t], n))
+            continue;
+        fill_with_nans((uint32_t *)(void *)x, N, rng);
+        for (size_t i = 0; dtypes[t] != SPR_FP32 && i < N; i++)
+            half[i] = nan | (uint16_t)(spr_rng_next(rng) & 0x803f);
+        RANK_CHECK(spr_allreduce(comm, x, x, n, dtypes[t], SPR_SUM, &options) == SPR_OK);
+        note(sum++, spr_comm_rank(comm), algorithm, names[t], x, n * spr_dtype_size(dtypes[t]));
+    }
+    return sum;
+}
+
+static struct sum *sum_sparse_nans(spr_comm *comm, const char *algorithm, struct spr_rng *rng,
+                                   struct sum *sum)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    static uint32_t index[N];
+    static float value[N], x[N];
+    spr_sparse list = {index, value, 0, 0};
+
+    options.algorithm = algorithm;
+    for (uint32_t part = 2; part < 200; part *= 5) {
+        list.count = 0;
+        fill_with_nans((uint32_t *)(void *)value, N, rng);
+        for (uint32_t i = 0; i < N; i++)
+            if (spr_rng_below(rng, part) == 0)
+                index[list.count++] = i;
+        RANK_CHECK(spr_sparse_allreduce(comm, &list, N, x, NULL, SPR_SUM, &options) == SPR_OK);
+        note(sum++, spr_comm_rank(comm), algorithm, "sparse", x, sizeof x);
+    }
+    return sum;
+}
+
+static struct sum *sum_compressed_nans(spr_comm *comm, const char *codec, struct spr_rng *rng,
+                                       struct sum *sum)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    spr_layout layout = {1, "w", 0, N, 1};
+    static float x[N];
+    spr_codec *c;
+
+    /* All ranks add the lists of all; owners alone what is coded. */
+    if (!strchr(codec, '+'))
+        options.algorithm = "allgather";
+    fill_with_nans((uint32_t *)(void *)x, N, rng);
+    for (size_t i = 0; i < N; i++)
+        if (spr_rng_below(rng, 50) > 0)
+            x[i] = (float)(spr_rng_below(rng, 2000)) - 1000;
+    RANK_CHECK(spr_codec_create(codec, &layout, 1, &c) == SPR_OK);
+    RANK_CHECK(spr_compressed_allreduce(comm, c, x, SPR_SUM, &options) == SPR_OK);
+    note(sum++, spr_comm_rank(comm), "compressed", codec, x, sizeof x);
+    spr_codec_destroy(c);
+    return sum;
+}
+
+static void run_unlike(struct job *job, int rank, spr_comm *comm)
+{
+    struct sum *sum = (struct sum *)(void *)job->shared;
+    struct spr_rng rng = {*(const uint64_t *)job->arg + (uint64_t)rank, 0};
+    static const char *const codecs[] = {"topk:ratio=10%", "block:ratio=10%", "topk:ratio=10%+fp16",
+                                         "topk:ratio=10%+bf16", "topk:ratio=10%+int8"};
+    const char *name;
+
+    for (int a = 0; (name = spr_algorithm_name("allreduce", a)); a++) {
+        sum = sum_nans(comm, name, 1001, &rng, sum);
+        sum = sum_nans(comm, name, N, &rng, sum);
+    }
+    for (int a = 0; (name = spr_algorithm_name("sparse_allreduce", a)); a++)
+        sum = sum_sparse_nans(comm, name, &rng, sum);
+    for (size_t c = 0; c < SPR_ARRAY_LEN(codecs); c++)
+        sum = sum_compressed_nans(comm, codecs[c], &rng, sum);
+}
+
+static void ranks_with_unlike_cpus_have_the_same_nans(void **state)
+{
+    uint64_t seed = spr_rng_test_seed();
+    int wrong = 0;
+
+    (void)state;
+    for (int ranks = 2; ranks <= 5; ranks++) {
+        struct sum *sum;
+        struct job job;
+        job_prepare = grow_old;
+        job_start(&job, ranks, "shm", run_unlike, &seed);
+        job_prepare = NULL;
+        assert_true(job_wait(&job, SECONDS));
+        sum = malloc(JOB_SHARED_BYTES);
+        assert_non_null(sum);
+        memcpy(sum, job.shared, JOB_SHARED_BYTES);
+        job_expect_success(&job, 1);
+        assert_true(sum[0].name[0]);
+        for (const struct sum *s = sum; s->name[0]; s++)
+            for (int r = 1; r < ranks; r++)
+                if (s->crc[r] != s->crc[0]) {
+                    print_error("%s, %d ranks: rank %d has other bits than rank 0\n", s->name,
+                                ranks, r);
+                    wrong++;
+                }
+        free(sum);
+    }
+    assert_int_equal(wrong, 0);
+}
+
 /* The option ----------------------------------------------------------------------------------- */
 
 #define CULPRIT 1
@@ -218,6 +365,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nan_and_infinities_come_out_the_same_everywhere),
+        cmocka_unit_test(ranks_with_unlike_cpus_have_the_same_nans),
         cmocka_unit_test(a_checked_input_that_is_not_finite_is_named_on_all_ranks),
     };
 
