@@ -45,6 +45,7 @@ compress_libspr_compress_la_SOURCES = \
 	compress/kernels/lut.c \
 	compress/kernels/select.h \
 	compress/kernels/select_scalar.c \
+	compress/kernels/sum_scalar.c \
 	compress/kernels/topk_emit.h \
 	compress/kernels/topk_scalar.c \
 	compress/kernels/value_scalar.c \
@@ -106,6 +107,7 @@ compress_libspr_kernels_avx2_la_SOURCES = \
 	compress/kernels/lanes_avx2.h \
 	compress/kernels/lowrank_avx2.c \
 	compress/kernels/select_avx2.c \
+	compress/kernels/sum_avx2.c \
 	compress/kernels/topk_avx2.c \
 	compress/kernels/value_avx2.c \
 	compress/kernels/values_avx2.c \

@@ -116,19 +116,6 @@ size_t spr_avx2_feedback(float *r, const float *g, size_t n, uint32_t lo, uint32
     return spr_emit(r, r, g, n, lo, base, dense, index, value, emit_dense, emit_sparse);
 }
 
-void spr_avx2_sum(float *out, const float *a, const float *b, size_t n)
-{
-    size_t i = 0;
-
-    for (; i + 16 <= n; i += 16) {
-        fetch(a + i);
-        fetch(b + i);
-        spr_store8(out + i, add8(a + i, b + i));
-        spr_store8(out + i + 8, add8(a + i + 8, b + i + 8));
-    }
-    spr_scalar_sum(out + i, a + i, b + i, n - i);
-}
-
 /* m thresholds, a constant where this is called. */
 static inline __attribute__((always_inline)) void
 count_against(const float *x, size_t n, const uint32_t *t, size_t m, uint64_t *counts)

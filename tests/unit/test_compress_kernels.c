@@ -139,6 +139,7 @@ static void emitting_kernels_agree(void **state)
         assert_memory_equal(index[0], index[1], m * 4);
         assert_memory_equal(value[0], value[1], m * 4);
         assert_memory_equal(r[0], r[1], n * 4);
+
         scalar->sum(r[0], r[0], g, n);
         simd->sum(r[1], r[1], g, n);
         assert_memory_equal(r[0], r[1], n * 4);
