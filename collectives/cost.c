@@ -404,8 +404,10 @@ struct spr_estimate spr_estimate_of(const struct spr_comm *comm, const struct sp
                              .value = value_bytes(plan->vtype, &plan->coding),
                              .sum = value_bytes(plan->sum_vtype, &plan->sum_coding)};
 
+    /* No fmax(): gcc 12 for 64-bit ARM makes a vector of its maxima and fails on the way. */
     for (int h = 0; t->hosts > 1 && h < t->hosts; h++)
-        e.local = fmax(e.local, spr_topology_local_ranks(t, h));
+        if (spr_topology_local_ranks(t, h) > e.local)
+            e.local = spr_topology_local_ranks(t, h);
     for (int r = 0; r < comm->size; r++)
         e.scattered |= r - t->local[r] != t->ranks[t->first[t->host[r]]];
     if (e.k > 0 && e.n > 0)

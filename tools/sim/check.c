@@ -47,8 +47,9 @@ static void add(const struct input *input, int rank, size_t first, size_t count,
     input_values(input, rank, first, count, value);
     for (size_t i = 0; i < count; i++) {
         sent[i] = (double)value[i] - (after != NULL ? (double)after[i] : 0);
-        largest =
-            fmax(largest, fabs((double)value[i]) + (after != NULL ? fabs((double)after[i]) : 0));
+        double size = fabs((double)value[i]) + (after != NULL ? fabs((double)after[i]) : 0);
+        if (size > largest) /* no fmax(): see spr_estimate_of() */
+            largest = size;
     }
     for (size_t i = 0; i < count; i++) {
         s->sum[i] += sent[i];
