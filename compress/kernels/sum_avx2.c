@@ -15,5 +15,6 @@ void spr_avx2_sum(float *out, const float *a, const float *b, size_t n)
         for (size_t k = i; k < i + 16; k += 8)
             _mm256_storeu_ps(out + k, spr_add8(_mm256_loadu_ps(a + k), _mm256_loadu_ps(b + k)));
     }
-    spr_scalar_sum(out + i, a + i, b + i, n - i);
+    for (; i < n; i++)
+        out[i] = spr_add(a[i], b[i]);
 }

@@ -166,6 +166,14 @@ static void the_sum_of_two_nans_is_the_first_one(void **state)
     assert_memory_equal(sum[1], a, sizeof a);
 }
 
+/* As of an empty bucket, without an address; UBSan looks. */
+static void the_sum_of_nothing_touches_nothing(void **state)
+{
+    (void)state;
+    scalar->sum(NULL, NULL, NULL, 0);
+    simd->sum(NULL, NULL, NULL, 0);
+}
+
 static void counting_kernels_agree(void **state)
 {
     float room[N + 8];
@@ -328,6 +336,7 @@ static int run(void)
         cmocka_unit_test(value_coders_agree),
         cmocka_unit_test(emitting_kernels_agree),
         cmocka_unit_test(the_sum_of_two_nans_is_the_first_one),
+        cmocka_unit_test(the_sum_of_nothing_touches_nothing),
         cmocka_unit_test(counting_kernels_agree),
         cmocka_unit_test(filter_agrees_in_place_and_out_of_place),
         cmocka_unit_test(window_kernels_agree),
