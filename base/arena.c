@@ -10,7 +10,6 @@
 
 #define ALIGNMENT ((size_t)SPR_CACHE_LINE)
 #define DEFAULT_BLOCK_BYTES ((size_t)64 << 10)
-#define KEEP_BYTES ((size_t)8 << 20)
 
 struct spr_arena_block {
     struct spr_arena_block *next;
@@ -78,19 +77,26 @@ static void free_blocks(struct spr_arena_block *block)
     }
 }
 
-/* After a reset one block holds what several held before, so that a repeated pattern of allocations
- * settles on one block and then never asks for memory again. Very large ones are not kept. */
-void spr_arena_reset(struct spr_arena *arena)
+size_t spr_arena_bytes(const struct spr_arena *arena)
 {
     size_t total = 0;
 
-    if (!arena->blocks)
-        return;
     for (const struct spr_arena_block *b = arena->blocks; b; b = b->next)
         total += b->capacity;
-    if (arena->blocks->next || total > KEEP_BYTES) {
+    return total;
+}
+
+/* After a reset one block holds what several held before, so that a repeated pattern of allocations
+ * settles on one block and then never asks for memory again. */
+void spr_arena_reset(struct spr_arena *arena, size_t most)
+{
+    size_t total = spr_arena_bytes(arena);
+
+    if (!arena->blocks)
+        return;
+    if (arena->blocks->next || total > most) {
         spr_arena_free(arena);
-        if (total <= KEEP_BYTES)
+        if (total <= most)
             arena->block_bytes = spr_max_size(arena->block_bytes, total);
         return;
     }

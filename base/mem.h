@@ -47,8 +47,10 @@ void spr_arena_init(struct spr_arena *arena, size_t block_bytes);
 void *spr_arena_alloc(struct spr_arena *arena, size_t bytes);
 /* The same, but not zeroed: for buffers, which are written before they are read. */
 void *spr_arena_buffer(struct spr_arena *arena, size_t bytes);
-/* Forget all allocations; one block is kept for reuse. */
-void spr_arena_reset(struct spr_arena *arena); /* forget all; keep up to 8 MiB in one block */
+/* Forget all allocations. One block is kept for reuse, unless it is longer than `most` bytes. */
+void spr_arena_reset(struct spr_arena *arena, size_t most);
+/* Of all its blocks. */
+size_t spr_arena_bytes(const struct spr_arena *arena);
 void spr_arena_free(struct spr_arena *arena);
 
 /*

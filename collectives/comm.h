@@ -89,7 +89,8 @@ struct spr_comm {
     struct spr_list running;  /* struct spr_request, in the order of posting */
     struct spr_list ready;    /* those whose messages completed */
     struct spr_list finished; /* complete, not yet taken by spr_wait or spr_test */
-    struct spr_list spare;    /* memory of finished requests, reused */
+    struct spr_list spare;    /* memory of finished requests, reused; those with an arena first */
+    size_t spare_bytes;       /* of their arenas */
     struct spr_pool buffers;  /* SPR_FRAME_MAX_PAYLOAD bytes each: encoded and received chunks, in
                                * memory that the transports know */
     struct spr_list news;     /* of operations not posted yet, see dispute.h */

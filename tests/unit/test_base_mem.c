@@ -210,7 +210,7 @@ static void an_arena_gives_aligned_zeros(void **state)
             assert_true(is_zero(p, bytes));
             memset(p, 0xaa, spr_max_size(bytes, 1));
         }
-        spr_arena_reset(&arena);
+        spr_arena_reset(&arena, SIZE_MAX);
         /* Several blocks are replaced by one that holds all, at the next use. */
         assert_int_equal(spr_mem_live(), round > 0);
     }
@@ -233,6 +233,26 @@ static void a_large_allocation_leaves_the_block_in_use(void **state)
     spr_arena_free(&arena);
 }
 
+static void an_arena_keeps_no_more_than_it_may(void **state)
+{
+    struct spr_arena arena;
+
+    (void)state;
+    spr_arena_init(&arena, 4096);
+    assert_int_equal(spr_arena_bytes(&arena), 0);
+    assert_non_null(spr_arena_buffer(&arena, 1 << 20));
+    assert_int_equal(spr_arena_bytes(&arena), 1 << 20);
+    spr_arena_reset(&arena, 1 << 20);
+    assert_int_equal(spr_arena_bytes(&arena), 1 << 20);
+    spr_arena_reset(&arena, (1 << 20) - 1);
+    assert_int_equal(spr_arena_bytes(&arena), 0);
+    /* It asks for no more the next time than is needed then. */
+    assert_non_null(spr_arena_buffer(&arena, 10));
+    assert_int_equal(spr_arena_bytes(&arena), 4096);
+    spr_arena_free(&arena);
+    assert_int_equal(spr_mem_live(), 0);
+}
+
 static void an_arena_without_memory_stays_usable(void **state)
 {
     volatile size_t huge = SIZE_MAX - 10;
@@ -243,7 +263,7 @@ static void an_arena_without_memory_stays_usable(void **state)
     assert_null(spr_arena_alloc(&arena, huge));
     spr_mem_fail_nth(1);
     assert_null(spr_arena_alloc(&arena, 10));
-    spr_arena_reset(&arena);
+    spr_arena_reset(&arena, SIZE_MAX);
     assert_non_null(spr_arena_alloc(&arena, 10));
     spr_arena_free(&arena);
     assert_int_equal(spr_mem_live(), 0);
@@ -342,6 +362,7 @@ int main(void)
         cmocka_unit_test(a_refused_lock_warns_once),
         cmocka_unit_test(an_arena_gives_aligned_zeros),
         cmocka_unit_test(a_large_allocation_leaves_the_block_in_use),
+        cmocka_unit_test(an_arena_keeps_no_more_than_it_may),
         cmocka_unit_test(an_arena_without_memory_stays_usable),
         cmocka_unit_test(a_pool_reuses_the_buffer_freed_last),
         cmocka_unit_test(buffers_of_a_pool_do_not_overlap),
