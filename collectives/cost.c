@@ -404,7 +404,7 @@ struct spr_estimate spr_estimate_of(const struct spr_comm *comm, const struct sp
                              .value = value_bytes(plan->vtype, &plan->coding),
                              .sum = value_bytes(plan->sum_vtype, &plan->sum_coding)};
 
-    /* No fmax(): gcc 12 for 64-bit ARM makes a vector of its maxima and fails on the way. */
+    /* No fmax(): on its maximum over a loop gcc 12 for 64-bit ARM has an internal error. */
     for (int h = 0; t->hosts > 1 && h < t->hosts; h++)
         if (spr_topology_local_ranks(t, h) > e.local)
             e.local = spr_topology_local_ranks(t, h);

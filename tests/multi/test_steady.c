@@ -90,8 +90,10 @@ static void run_dense(struct work *w, spr_dtype dtype, size_t count)
     w->own_crc = spr_crc32c(w->own_crc, w->out, bytes);
 }
 
-static void run_round(struct work *w)
+static void run_round(void *ctx)
 {
+    struct work *w = ctx;
+
     w->crc = w->own_crc = 0;
     for (size_t i = 0; i < SPR_ARRAY_LEN(dense); i++) {
         run_dense(w, dense[i].dtype, 100);
@@ -149,16 +151,16 @@ static uint64_t registrations(spr_comm *comm)
 }
 
 /* Rounds in a row without an allocation and without a registration, the longest. */
-static int longest_steady(struct work *w)
+static int longest_steady(spr_comm *comm, void (*round)(void *ctx), void *ctx)
 {
     const uint64_t many = UINT64_C(1) << 40;
     int steady = 0, longest = 0, rounds = reference_small_scale() ? 8 : 40;
 
     for (int i = 0; i < rounds; i++) {
-        uint64_t before = registrations(w->comm);
+        uint64_t before = registrations(comm);
         (void)spr_mem_fail_nth(many);
-        run_round(w);
-        steady = spr_mem_fail_nth(0) == many && registrations(w->comm) == before ? steady + 1 : 0;
+        round(ctx);
+        steady = spr_mem_fail_nth(0) == many && registrations(comm) == before ? steady + 1 : 0;
         longest = steady > longest ? steady : longest;
     }
     return longest;
@@ -170,7 +172,7 @@ static void run_steadily(struct job *job, int rank, spr_comm *comm)
     int steady, wanted = reference_small_scale() ? 2 : 10;
 
     open_work(&w, comm);
-    steady = longest_steady(&w);
+    steady = longest_steady(comm, run_round, &w);
     if (steady < wanted)
         fprintf(stderr, "rank %d over %s: %d rounds without an allocation\n", rank, job->transports,
                 steady);
@@ -186,6 +188,57 @@ static void nothing_is_allocated_or_registered_after_the_first_calls(void **stat
 {
     (void)state;
     job_on_all_transports(WORLD, run_steadily, NULL, SECONDS);
+}
+
+/* A sparse ring of 2 ranks, which keeps more than 8 MiB that its neighbour does not take yet. */
+
+enum { LONG_N = 8 << 20, LONG_K = LONG_N / 4 };
+
+struct ring {
+    spr_comm *comm;
+    spr_sparse list;
+    float *out;
+};
+
+static void run_ring(void *ctx)
+{
+    struct ring *g = ctx;
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+
+    options.algorithm = "ring";
+    RANK_CHECK(!spr_sparse_allreduce(g->comm, &g->list, LONG_N, g->out, NULL, SPR_SUM, &options));
+}
+
+static void run_rings_steadily(struct job *job, int rank, spr_comm *comm)
+{
+    uint32_t *index = malloc(LONG_K * sizeof *index);
+    float *value = malloc(LONG_K * sizeof *value), *out = malloc(LONG_N * sizeof *out);
+    struct ring g = {comm, {index, value, LONG_K, 0}, out};
+    int steady;
+
+    (void)job;
+    RANK_CHECK(index && value && out);
+    for (size_t i = 0; i < LONG_K; i++) {
+        index[i] = (uint32_t)(4 * i + spr_hash_u32((uint64_t)rank << 32 ^ i) % 4);
+        value[i] = 1;
+    }
+    steady = longest_steady(comm, run_ring, &g);
+    if (steady < 2)
+        fprintf(stderr, "rank %d: %d rings without an allocation\n", rank, steady);
+    RANK_CHECK(steady >= 2);
+    free(index);
+    free(value);
+    free(out);
+}
+
+static void what_a_ring_keeps_is_there_for_the_next_one(void **state)
+{
+    struct job job;
+
+    (void)state;
+    job_start(&job, 2, "epoll", run_rings_steadily, NULL);
+    assert_true(job_wait(&job, SECONDS));
+    job_expect_success(&job, 1);
 }
 
 static void run_once(struct job *job, int rank, spr_comm *comm)
@@ -232,6 +285,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_allocated_or_registered_after_the_first_calls),
+        cmocka_unit_test(what_a_ring_keeps_is_there_for_the_next_one),
         cmocka_unit_test(bits_are_as_the_level_of_determinism_says_on_all_transports),
     };
 
