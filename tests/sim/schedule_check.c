@@ -110,14 +110,20 @@ static bool check_residual(struct schedule_play *play, int r, int k)
     const float *residual = spr_codec_residual(play->codec[r]);
     bool good = c->status == SPR_OK;
     bool first = c->status == SPR_ERR_MISMATCH || first_failed(play, r) == k;
+    const float *gradient = (const float *)(const void *)c->in;
 
     for (size_t i = 0; i < play->schedule.codec_elements; i++) {
-        if (good)
+        float want = c->before[i];
+        if (good) {
             c->sent[i] = c->before[i] + c->entered[i] - residual[i];
-        else if (residual[i] != (first ? c->before[i] + c->entered[i] : c->before[i]))
-            return schedule_fail(play, r, k, "element %zu of the residual is %.9g, not %.9g + %.9g",
-                                 i, (double)residual[i], (double)c->before[i],
-                                 (double)c->entered[i]);
+            continue;
+        }
+        if (first)
+            want = schedule_residual_after(play->codec[r], want, c->velocity[i], gradient[i]);
+        if (residual[i] != want)
+            return schedule_fail(play, r, k,
+                                 "element %zu of the residual is %.9g, not %.9g (%.9g before)", i,
+                                 (double)residual[i], (double)want, (double)c->before[i]);
     }
     return good || schedule_check_velocity(play, r, k, first);
 }

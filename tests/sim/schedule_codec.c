@@ -69,6 +69,20 @@ static float velocity_after(const struct spr_feedback_options *f, float before, 
     return f->rule == SPR_FEEDBACK_NESTEROV ? m * (before + gradient) : m * before + gradient;
 }
 
+float schedule_residual_after(const spr_codec *codec, float residual, float velocity,
+                              float gradient)
+{
+    const struct spr_feedback_options *f = spr_codec_feedback(codec);
+
+    if (f->rule == SPR_FEEDBACK_DECAY)
+        residual *= (float)f->decay;
+    else if (codec->velocity)
+        residual += velocity_after(f, velocity, gradient);
+    if (codec->velocity && f->rule != SPR_FEEDBACK_NESTEROV)
+        return residual;
+    return residual + gradient;
+}
+
 void schedule_enter(const spr_codec *codec, const float *gradient, float *entered, size_t n)
 {
     const struct spr_feedback_options *f = spr_codec_feedback(codec);
@@ -76,13 +90,9 @@ void schedule_enter(const spr_codec *codec, const float *gradient, float *entere
     float rest = 1 - (float)f->decay;
 
     for (size_t i = 0; i < n; i++) {
-        entered[i] = gradient[i];
+        entered[i] = schedule_residual_after(codec, 0, u ? u[i] : 0, gradient[i]);
         if (f->rule == SPR_FEEDBACK_DECAY)
             entered[i] -= rest * residual[i];
-        else if (u)
-            entered[i] = velocity_after(f, u[i], gradient[i]);
-        if (f->rule == SPR_FEEDBACK_NESTEROV)
-            entered[i] += gradient[i];
     }
 }
 

@@ -193,6 +193,9 @@ bool schedule_check(struct schedule_play *play);
 bool schedule_check_codecs(struct schedule_play *play);
 /* Of the schedule's codec, with the layout of its vector. */
 spr_codec *schedule_codec(const struct schedule *s);
+/* The residual of an element when the gradient has entered, rounded as in select/feedback.h. */
+float schedule_residual_after(const spr_codec *codec, float residual, float velocity,
+                              float gradient);
 /* What a new step of this gradient adds to the codec's residual: with momentum the velocity. */
 void schedule_enter(const spr_codec *codec, const float *gradient, float *entered, size_t n);
 /* After a step that failed: is the velocity that of before, or, where its gradient has entered, of

@@ -153,6 +153,7 @@ static void schedules_that_failed_once_end_well(void **state)
         17762003930971740626u, /* a step that is taken back: what that rounds was not expected */
         16965447038552561846u, /* those who took part in a step that failed forgot, another did not
                                 */
+        5154128789949195001u,  /* (v + u) + g was expected to be v + (u + g) */
     };
     struct share share = {0};
 
