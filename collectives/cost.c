@@ -11,6 +11,7 @@
 #include "collectives/model.h"
 #include "collectives/sparse.h"
 #include "collectives/sparse_tiles.h"
+#include "compress/chunk.h"
 #include "transport/frame.h"
 
 /* Images of values whose length depends on them are about this long. */
@@ -201,11 +202,15 @@ static double stream(const struct spr_estimate *e, double wire, double cpu)
     return join(e, e->ranks > 2 ? UNEVEN * wire : wire, cpu);
 }
 
-/* The union is known, and becomes the result. */
-static double result(const struct spr_estimate *e)
+static double clearing(const struct spr_estimate *e)
 {
-    return e->model->take * e->u + e->model->clear * e->n;
+    bool streams = e->n * sizeof(float) >= SPR_STREAM_BYTES;
+
+    return (streams ? e->model->stream : e->model->clear) * e->n;
 }
+
+/* The union is known, and becomes the result. */
+static double result(const struct spr_estimate *e) { return e->model->take * e->u + clearing(e); }
 
 static double owners(const struct spr_estimate *e)
 {
@@ -347,7 +352,7 @@ double spr_cost_sparse_blocks(const struct spr_estimate *e)
 double spr_cost_sparse_dense(const struct spr_estimate *e)
 {
     struct spr_estimate dense = *e;
-    double before = e->model->clear * e->n + e->model->take * e->k;
+    double before = clearing(e) + e->model->take * e->k;
 
     dense.bytes = 4 * e->n;
     return before + fmin(spr_cost_direct(&dense), spr_cost_hierarchical(&dense));

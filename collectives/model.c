@@ -24,6 +24,7 @@ static const struct spr_opt rows[] = {
     ROW(merge, "seconds per entry that is summed"),
     ROW(take, "seconds per entry of the result"),
     ROW(clear, "seconds per position of the result"),
+    ROW(stream, "seconds per position of a result that no cache holds"),
     ROW(exposed, "part of the shorter one of wire and CPU"),
     ROW(load, "times that work takes longer while all ranks do it"),
 };

@@ -35,7 +35,8 @@ struct spr_model {
     double encode;  /* per entry that is put into a chunk */
     double merge;   /* per entry that is added to a sum */
     double take;    /* per entry of a sum that is written into a result */
-    double clear;   /* per position of a dense result */
+    double clear;   /* per position of a dense result that is written in place */
+    double stream;  /* ... past the caches: of SPR_STREAM_BYTES and more */
     double exposed; /* no time: the part of wire or CPU that the longer one of them does not hide */
     double load;    /* no time: how much longer work takes because all ranks do it; 0: as 1 */
     /* What an algorithm takes besides, or less, by its place in the table: its steps are not alike,

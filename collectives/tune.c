@@ -11,7 +11,8 @@
  *   reduce    the time that summing took in an allreduce
  *   encode, merge, take
  *             the times of the phases of two sparse allreduces, of a long and a short list
- *   clear     clearing memory
+ *   clear, stream
+ *             what phases of the short list took besides, in a short and in a long result
  *   load      plain work of all ranks at the same time, over what it takes alone
  *   exposed   what the long list took longer than the short one, beside what is predicted
  *   copy      what a dense sum that is hierarchical takes longer than predicted without it
@@ -51,7 +52,7 @@ static spr_status make_tuning(struct spr_tuning *t)
     spr_status status;
 
     t->a = spr_calloc(SPR_TUNING_LAST_BYTES, 1);
-    t->b = spr_calloc(SPR_TUNING_CLEARED, sizeof *t->b);
+    t->b = spr_pages_alloc(SPR_TUNING_MOST_POSITIONS * sizeof *t->b);
     t->list.index = spr_calloc(SPR_TUNING_LONG_LIST, sizeof(uint32_t));
     t->list.value = spr_calloc(SPR_TUNING_LONG_LIST, sizeof(float));
     t->work = spr_calloc((size_t)t->comm->size * (SPR_TUNING_PHASES + 1), sizeof *t->work);
@@ -60,14 +61,14 @@ static spr_status make_tuning(struct spr_tuning *t)
     if (status == SPR_OK && missing > 0)
         status = spr_error_set(spr_thread_error(), SPR_ERR_NOMEM, t->comm->rank,
                                "no rank measures a model: one of them has no memory for %zu bytes",
-                               SPR_TUNING_LAST_BYTES + SPR_TUNING_CLEARED * sizeof *t->b);
+                               SPR_TUNING_LAST_BYTES + SPR_TUNING_MOST_POSITIONS * sizeof *t->b);
     return status;
 }
 
 static void drop_tuning(struct spr_tuning *t)
 {
     spr_free(t->a);
-    spr_free(t->b);
+    spr_pages_free(t->b, SPR_TUNING_MOST_POSITIONS * sizeof *t->b);
     spr_free(t->list.index);
     spr_free(t->list.value);
     spr_free(t->work);
@@ -93,7 +94,7 @@ spr_status spr_comm_tune(spr_comm *comm)
         return spr_comm_forked(comm);
     if (comm->size == 1)
         return SPR_OK;
-    _Static_assert(SPR_TUNING_CLEARED * sizeof(float) >= SPR_TUNING_LAST_BYTES,
+    _Static_assert(SPR_TUNING_MOST_POSITIONS * sizeof(float) >= SPR_TUNING_LAST_BYTES,
                    "what is received has room");
     spr_tuning_choose_shift(&t);
     status = make_tuning(&t);

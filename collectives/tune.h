@@ -11,14 +11,17 @@
 #include <sparring/sparring.h>
 
 #include "collectives/collective.h"
+#include "compress/chunk.h"
 
 #define SPR_TUNING_SHORT_RUNS 15
 #define SPR_TUNING_LONG_RUNS 5
 /* Of the longest sendrecv and allreduce. */
 #define SPR_TUNING_LAST_BYTES ((size_t)4 << 20)
-/* Floats that spr_tuning_clear() clears: more than caches hold, as large results are. */
-#define SPR_TUNING_CLEARED ((size_t)4 << 20)
 #define SPR_TUNING_POSITIONS ((size_t)1 << 20)
+/* Of a result that no cache holds. */
+#define SPR_TUNING_MOST_POSITIONS (2 * SPR_STREAM_BYTES / sizeof(float))
+/* What spr_tuning_clear() clears. */
+#define SPR_TUNING_CLEARED ((size_t)64 << 10)
 #define SPR_TUNING_LONG_LIST (SPR_TUNING_POSITIONS / 16)
 #define SPR_TUNING_SHORT_LIST (SPR_TUNING_POSITIONS / 1024)
 
@@ -36,7 +39,7 @@ struct spr_tuning {
     int busiest; /* ranks of a host whose data then leave it, at most */
     const char *algorithm;
     size_t positions; /* of a sparse one */
-    float *a, *b;     /* LAST_BYTES, CLEARED */
+    float *a, *b;     /* LAST_BYTES, MOST_POSITIONS */
     spr_sparse list;  /* LONG_LIST */
     struct spr_stats before, after;
     size_t long_bytes;            /* of the longest sendrecv */
@@ -49,7 +52,9 @@ struct spr_tuning {
 
 /* What can be timed: n are elements, entries, or whatever it is a call of. */
 typedef spr_status spr_tuning_call(struct spr_tuning *t, size_t n);
-spr_tuning_call spr_tuning_sendrecv, spr_tuning_allreduce, spr_tuning_sparse, spr_tuning_clear;
+spr_tuning_call spr_tuning_sendrecv, spr_tuning_allreduce, spr_tuning_sparse;
+/* Work for a CPU. */
+void spr_tuning_clear(struct spr_tuning *t);
 /* Sorts n numbers; that part of them is below the one returned. */
 double spr_tuning_lowest(double *x, int n, double part);
 double spr_tuning_median(double *x, int n);
@@ -66,7 +71,7 @@ spr_status spr_tuning_time_of(struct spr_tuning *t, spr_tuning_call *call, size_
 void spr_tuning_choose_shift(struct spr_tuning *t);
 spr_status spr_tuning_links(struct spr_tuning *t);
 
-/* tune_work.c: load; reduce, encode, merge, take, clear */
+/* tune_work.c: load; reduce, encode, merge, take, clear, stream */
 
 spr_status spr_tuning_load(struct spr_tuning *t);
 spr_status spr_tuning_work(struct spr_tuning *t);

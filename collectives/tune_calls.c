@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "collectives/tune.h"
-#include "compress/chunk.h"
 
 spr_status spr_tuning_sendrecv(struct spr_tuning *t, size_t elements)
 {
@@ -33,11 +32,7 @@ spr_status spr_tuning_sparse(struct spr_tuning *t, size_t entries)
     return spr_sparse_allreduce(t->comm, &t->list, t->positions, t->b, NULL, SPR_SUM, &options);
 }
 
-spr_status spr_tuning_clear(struct spr_tuning *t, size_t n)
-{
-    spr_dense_clear(t->b, n);
-    return SPR_OK;
-}
+void spr_tuning_clear(struct spr_tuning *t) { spr_dense_clear(t->b, SPR_TUNING_CLEARED); }
 
 static int ascending(const void *left, const void *right)
 {

@@ -128,7 +128,7 @@ spr_status spr_tuning_starts(struct spr_tuning *t, const struct spr_plan *plan)
     for (int run = -1; run < SPR_TUNING_SHORT_RUNS; run++) /* the first one does not count */
         for (size_t i = 0; status == SPR_OK && i < n; i++) {
             t->algorithm = candidates[i].algorithm->name;
-            spr_tuning_clear(t, SPR_TUNING_CLEARED / 64);
+            spr_tuning_clear(t);
             status = spr_tuning_once(t, sparse ? spr_tuning_sparse : spr_tuning_allreduce,
                                      sparse ? plan->most_entries : plan->count,
                                      &all[i][run < 0 ? 0 : run]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Tuning: load, reduce, encode, merge, take and clear.
+ * Tuning: load, reduce, encode, merge, take, clear and stream.
  */
 #include <math.h>
 #include <time.h>
@@ -91,31 +91,26 @@ static spr_status phases_of(struct spr_tuning *t, spr_tuning_call *call, size_t 
     return status;
 }
 
-static spr_status measure_clear(struct spr_tuning *t)
+/* Per position of a result with a short list, when what its entries take is known. */
+static double clear_of(const struct spr_tuning *t, const double *phases, double positions)
 {
-    double least = INFINITY, now;
-    spr_status status = SPR_OK;
+    const struct spr_model *m = &t->model;
+    double entries = m->merge * (double)SPR_TUNING_SHORT_LIST +
+                     (m->encode / t->comm->size + m->take) * t->unions[0];
 
-    for (int i = 0; status == SPR_OK && i < SPR_TUNING_LONG_RUNS; i++) {
-        status = spr_tuning_once(t, spr_tuning_clear, SPR_TUNING_CLEARED, &now);
-        least = fmin(least, now);
-    }
-    if (status == SPR_OK)
-        status = agree_on_work(t, &least, 1);
-    t->model.clear = least / (double)SPR_TUNING_CLEARED;
-    return status;
+    return fmax(phases[SPR_TUNING_MERGE] + phases[SPR_TUNING_DECODE] - entries, 0) / positions;
 }
 
 /* The union is encoded where it is summed: that is in the time of merging. */
 spr_status spr_tuning_work(struct spr_tuning *t)
 {
     double dense[SPR_TUNING_PHASES], many[SPR_TUNING_PHASES], few[SPR_TUNING_PHASES],
-        ranks = t->comm->size;
+        far[SPR_TUNING_PHASES], ranks = t->comm->size; /* far: a short list in a long result */
     double total;
     struct spr_model *m = &t->model;
     const size_t more_entries = SPR_TUNING_LONG_LIST - SPR_TUNING_SHORT_LIST;
     double more = (double)more_entries;
-    double *const work[] = {&m->reduce, &m->encode, &m->merge, &m->take, &m->clear};
+    double *const work[] = {&m->reduce, &m->encode, &m->merge, &m->take, &m->clear, &m->stream};
     spr_status status;
 
     t->algorithm = "direct";
@@ -127,8 +122,9 @@ spr_status spr_tuning_work(struct spr_tuning *t)
     if (status == SPR_OK)
         status = phases_of(t, spr_tuning_sparse, SPR_TUNING_SHORT_LIST, few, &t->seconds[0]);
     t->unions[0] = (double)t->after.last_union;
+    t->positions = SPR_TUNING_MOST_POSITIONS;
     if (status == SPR_OK)
-        status = measure_clear(t);
+        status = phases_of(t, spr_tuning_sparse, SPR_TUNING_SHORT_LIST, far, &total);
     if (status)
         return status;
     m->reduce = dense[SPR_TUNING_REDUCE] / (double)(VECTOR_ELEMENTS * sizeof(float));
@@ -139,6 +135,8 @@ spr_status spr_tuning_work(struct spr_tuning *t)
                more;
     m->take = fmax(many[SPR_TUNING_DECODE] - few[SPR_TUNING_DECODE], 0) /
               fmax(t->unions[1] - t->unions[0], 1);
+    m->clear = clear_of(t, few, (double)SPR_TUNING_POSITIONS);
+    m->stream = clear_of(t, far, (double)SPR_TUNING_MOST_POSITIONS);
     for (size_t i = 0; i < SPR_ARRAY_LEN(work); i++)
         *work[i] *= t->model.load;
     return SPR_OK;

@@ -141,6 +141,10 @@ size_t spr_chunk_add(struct spr_chunk *c, float *acc, uint64_t *touched);
  * leaves 0 where out is not finite, and takes nothing of what is coded with something that is not.
  */
 size_t spr_chunk_values(struct spr_chunk *c, enum spr_decode how, float *out);
+/* A result of so many bytes is written past the caches. Written and read once by two threads on Zen
+ * with 32 MiB of L3, in ms, in place and past the caches: 8 MiB 0.54 and 0.91, 16 MiB 2.4 and 2.2,
+ * 97 MiB 16 and 11. */
+#define SPR_STREAM_BYTES ((size_t)16 << 20)
 /* Visit the next window: dense[global position] = value, +0 where there is none. */
 void spr_chunk_fill(struct spr_chunk *c, float *dense);
 /* out[i] = +0, for n positions that are a whole result, written as those between entries are. */

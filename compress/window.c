@@ -299,9 +299,6 @@ static float *block_at(const struct window_map *m, float *dense, uint32_t at, ui
  * result is too large to stay in a cache, put together in one and written past it. That is half the
  * traffic: of a line that a store misses, the memory is read first. */
 #define PIECE 2048u /* positions, whole words of a bitmap; 8 KiB: in L1 */
-/* Of the result. Written and read once by two threads on Zen with 32 MiB of L3, in ms, in place and
- * past the caches: 8 MiB 0.54 and 0.91, 16 MiB 2.4 and 2.2, 97 MiB 16 and 11. */
-#define STREAM_BYTES ((size_t)16 << 20)
 
 struct fill {
     const struct spr_kernels *kernels;
@@ -317,7 +314,7 @@ struct fill {
 
 static bool streams(uint64_t elements)
 {
-    return elements * sizeof(float) >= STREAM_BYTES && spr_values_kernels()->streams;
+    return elements * sizeof(float) >= SPR_STREAM_BYTES && spr_values_kernels()->streams;
 }
 
 /* To the next piece. False: the window is done. */

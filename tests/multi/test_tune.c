@@ -18,10 +18,11 @@
 
 #define SECONDS 60
 
-static const char given[] = "latency=1e-05,grant=1e-05,message=1e-06,byte=1e-09,copy=2e-10,"
-                            "reduce=1e-10,encode=2e-09,merge=4e-09,take=1e-09,clear=1e-10,"
-                            "exposed=0.5,load=2,"
-                            "allreduce.ring=-5e-06,sparse_allreduce.hosts=0.25";
+static const char given[] =
+    "latency=1e-05,grant=1e-05,message=1e-06,byte=1e-09,copy=2e-10,"
+    "reduce=1e-10,encode=2e-09,merge=4e-09,take=1e-09,clear=1e-10,stream=1e-10,"
+    "exposed=0.5,load=2,"
+    "allreduce.ring=-5e-06,sparse_allreduce.hosts=0.25";
 
 static void sum_all_ways(spr_comm *comm)
 {

@@ -45,13 +45,13 @@ static const char *draw_model(const struct schedule *s)
 {
     static const char *const models[] = {
         ("latency=1e-3,grant=0,message=1e-3,byte=1e-12,copy=0,reduce=0,encode=0,merge=0,take=0,"
-         "clear=0,exposed=0,load=1"),
+         "clear=0,stream=0,exposed=0,load=1"),
         ("latency=1e-9,grant=0,message=0,byte=1e-6,copy=0,reduce=0,encode=0,merge=0,take=0,"
-         "clear=0,exposed=0,load=1"),
+         "clear=0,stream=0,exposed=0,load=1"),
         ("latency=1e-6,grant=0,message=0,byte=0,copy=1e-8,reduce=1e-10,encode=0,merge=0,take=1e-8,"
-         "clear=0,exposed=0,load=1"),
+         "clear=0,stream=0,exposed=0,load=1"),
         ("latency=1e-6,grant=1e-6,message=1e-7,byte=1e-9,copy=1e-10,reduce=1e-9,encode=1e-9,"
-         "merge=1e-9,take=1e-9,clear=1e-10,exposed=0.25,load=4"),
+         "merge=1e-9,take=1e-9,clear=1e-10,stream=1e-10,exposed=0.25,load=4"),
     };
     struct spr_rng rng = {~s->seed, 0x6d6f64656cull};
     uint64_t i = spr_rng_below(&rng, 2 * SPR_ARRAY_LEN(models));

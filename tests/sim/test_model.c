@@ -221,6 +221,7 @@ static void a_model_as_text_is_the_same_model(void **state)
                               .merge = 0x1.fp-30,
                               .take = 5e-10,
                               .clear = 1e-10,
+                              .stream = 1e-10,
                               .exposed = 0.3,
                               .load = 1.5,
                               .start = {-1e-7},
@@ -258,7 +259,7 @@ static void what_is_wrong_with_a_model_is_said(void **state)
         {"latency=0.00000000000000000000000000000000000000000000000000000000000000000000000000001",
          "is too long"},
         {"latency=1e-5,grant=0,message=0,byte=1e-9,copy=0,reduce=0,encode=0,merge=0,take=0,"
-         "clear=0,exposed=0",
+         "clear=0,stream=0,exposed=0",
          "'load' is missing"},
     };
 
