@@ -187,8 +187,9 @@ static void no_constant_makes_a_prediction_shorter(void **state)
         double constants[CONSTANTS], local = (double)spr_rng_below(&rng, 4) + 1,
                                      hosts = (double)spr_rng_below(&rng, 8) + 1;
         struct spr_model model = {.known = true};
+        double n = i % 2 ? 1e5 : 1e7;
         struct spr_estimate e = spr_estimate_even(&model, hosts * local + (hosts * local < 2),
-                                                  local, 1e5, 1e5 * spr_rng_double(&rng));
+                                                  local, n, n * spr_rng_double(&rng));
         for (int c = 0; c < CONSTANTS; c++)
             constants[c] = pow(10, -10 * spr_rng_double(&rng));
         for (size_t a = 0; a < SPR_ALGORITHMS; a++)
@@ -204,6 +205,26 @@ static void no_constant_makes_a_prediction_shorter(void **state)
                     fail_msg("%s: %g s, and with constant %d twice as large %g s",
                              spr_algorithm_at(a)->name, before, c, after);
             }
+    }
+}
+
+static double per_position(const char *algorithm, double n)
+{
+    const struct spr_model model = {.clear = 1e-9, .stream = 5e-9, .load = 1, .known = true};
+    struct spr_estimate e = spr_estimate_even(&model, 4, 1, n, 100);
+
+    return spr_algorithm_seconds("sparse_allreduce", algorithm, &e) / n;
+}
+
+static void long_results_are_written_past_the_caches(void **state)
+{
+    static const char *const algorithms[] = {"allgather", "direct", "ring", "server", "dense"};
+    const double longest = (double)((16 << 20) / sizeof(float)) - 1; /* in place */
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(algorithms); i++) {
+        assert_float_equal(per_position(algorithms[i], longest), 1e-9, 1e-15);
+        assert_float_equal(per_position(algorithms[i], longest + 1), 5e-9, 1e-15);
     }
 }
 
@@ -445,6 +466,7 @@ VECTORS_MAIN(cmocka_unit_test(predictions_are_near_between_hosts),
              cmocka_unit_test(predictions_are_near_where_memory_is_not_much_faster),
              cmocka_unit_test(predictions_are_near_on_the_wire),
              cmocka_unit_test(no_constant_makes_a_prediction_shorter),
+             cmocka_unit_test(long_results_are_written_past_the_caches),
              cmocka_unit_test(a_model_as_text_is_the_same_model),
              cmocka_unit_test(what_is_wrong_with_a_model_is_said),
              cmocka_unit_test(a_union_that_has_grown_makes_the_next_step_dense),
