@@ -18,12 +18,12 @@
 /* Of the longest sendrecv and allreduce. */
 #define SPR_TUNING_LAST_BYTES ((size_t)4 << 20)
 #define SPR_TUNING_POSITIONS ((size_t)1 << 20)
-/* Of a result that no cache holds. */
-#define SPR_TUNING_MOST_POSITIONS (2 * SPR_STREAM_BYTES / sizeof(float))
+/* Of a result that no cache holds, of 2 * SPR_STREAM_BYTES. */
+#define SPR_TUNING_MOST_POSITIONS (SPR_STREAM_BYTES >> 1)
 /* What spr_tuning_clear() clears. */
 #define SPR_TUNING_CLEARED ((size_t)64 << 10)
-#define SPR_TUNING_LONG_LIST (SPR_TUNING_POSITIONS / 16)
-#define SPR_TUNING_SHORT_LIST (SPR_TUNING_POSITIONS / 1024)
+#define SPR_TUNING_LONG_LIST (SPR_TUNING_POSITIONS >> 4)
+#define SPR_TUNING_SHORT_LIST (SPR_TUNING_POSITIONS >> 10)
 
 enum {
     SPR_TUNING_REDUCE,
