@@ -18,7 +18,7 @@
 /* Of the longest sendrecv and allreduce. */
 #define SPR_TUNING_LAST_BYTES ((size_t)4 << 20)
 #define SPR_TUNING_POSITIONS ((size_t)1 << 20)
-/* Of a result that no cache holds, of 2 * SPR_STREAM_BYTES. */
+/* Of a result that is written past the caches: twice SPR_STREAM_BYTES. */
 #define SPR_TUNING_MOST_POSITIONS (SPR_STREAM_BYTES >> 1)
 /* What spr_tuning_clear() clears. */
 #define SPR_TUNING_CLEARED ((size_t)64 << 10)

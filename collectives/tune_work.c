@@ -108,8 +108,7 @@ spr_status spr_tuning_work(struct spr_tuning *t)
         far[SPR_TUNING_PHASES], ranks = t->comm->size; /* far: a short list in a long result */
     double total;
     struct spr_model *m = &t->model;
-    const size_t more_entries = SPR_TUNING_LONG_LIST - SPR_TUNING_SHORT_LIST;
-    double more = (double)more_entries;
+    double more = (double)(SPR_TUNING_LONG_LIST - SPR_TUNING_SHORT_LIST);
     double *const work[] = {&m->reduce, &m->encode, &m->merge, &m->take, &m->clear, &m->stream};
     spr_status status;
 
