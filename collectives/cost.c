@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "collectives/collective.h"
+#include "collectives/direct.h"
 #include "collectives/indices.h"
 #include "collectives/model.h"
 #include "collectives/sparse.h"
@@ -94,12 +95,15 @@ double spr_cost_flat(const struct spr_estimate *e)
                 to_all_inside(e, bytes) + e->model->reduce * e->ranks * e->bytes);
 }
 
+/* The sum of the last chunk is sent to all when all else has been. */
 double spr_cost_direct(const struct spr_estimate *e)
 {
     double bytes = 2 * (e->ranks - 1) / e->ranks * e->bytes;
+    double chunk = fmin(e->bytes / e->ranks / SPR_DIRECT_CHUNKS, SPR_CHUNK_BYTES);
 
     return bulk_steps(e, 2, 2 * (e->ranks - 1)) +
-           join(e, to_all(e, bytes, 2), to_all_inside(e, bytes) + e->model->reduce * e->bytes);
+           join(e, to_all(e, bytes, 2), to_all_inside(e, bytes) + e->model->reduce * e->bytes) +
+           to_all(e, (e->ranks - 1) * chunk, 0);
 }
 
 double spr_cost_ring(const struct spr_estimate *e)
@@ -355,7 +359,8 @@ double spr_cost_sparse_dense(const struct spr_estimate *e)
     double before = clearing(e) + e->model->take * e->k;
 
     dense.bytes = 4 * e->n;
-    return before + fmin(spr_cost_direct(&dense), spr_cost_hierarchical(&dense));
+    return before + fmin(fmin(spr_cost_direct(&dense), spr_cost_ring(&dense)),
+                         spr_cost_hierarchical(&dense));
 }
 
 /* Estimates ------------------------------------------------------------------------------------ */

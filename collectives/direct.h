@@ -15,6 +15,9 @@
  * buffers of their own, for one chunk at a time. */
 #define SPR_DIRECT_WINDOWS 3
 
+/* Chunks of a segment, at least: one is summed while others are on their way. */
+#define SPR_DIRECT_CHUNKS 4
+
 struct spr_direct_peer {
     uint32_t contributed; /* chunks of its segment that were posted to it */
     uint32_t spread;      /* chunks of our segment that were posted to it */

@@ -14,8 +14,8 @@
 /* In order of preference: without a model "auto" takes the first that is usable and fits; those
  * behind one that always is, such as direct, are there for the model, and to be asked for. */
 static const struct spr_algorithm *const table[] = {
-    &spr_allreduce_flat,      &spr_allreduce_hierarchical, &spr_allreduce_direct,
-    &spr_allreduce_ring,      &spr_allreduce_halving,      &spr_allreduce_doubling,
+    &spr_allreduce_flat,      &spr_allreduce_hierarchical, &spr_allreduce_ring,
+    &spr_allreduce_direct,    &spr_allreduce_halving,      &spr_allreduce_doubling,
     &spr_allreduce_tree,      &spr_reduce_scatter_direct,  &spr_allgather_direct,
     &spr_allgather_bruck,     &spr_broadcast_flat,         &spr_broadcast_direct,
     &spr_broadcast_tree,      &spr_barrier_dissemination,  &spr_sparse_allgather,
@@ -29,6 +29,10 @@ _Static_assert(SPR_ARRAY_LEN(table) == SPR_ALGORITHMS, "a model has a place for 
 /* A rank sends no more than this, at U16's 6 bytes per entry: then a step costs more than sending
  * each list to all and adding all of them. Measured on emulated hosts, see docs/tuning.md. */
 #define SHORT_LISTS_BYTES ((size_t)256 << 10)
+
+/* A rank sends its neighbour segments of the vector of at least this, for which a ring is faster
+ * than `direct` between emulated hosts of one rank each, see docs/tuning.md. */
+#define RING_SEGMENT_BYTES ((size_t)64 << 10)
 
 /* An algorithm that took a codec's last step stays, unless another one is faster by this. */
 #define HYSTERESIS 1.1
@@ -51,9 +55,29 @@ static bool suits(const struct spr_comm *comm, const struct spr_plan *plan,
     return true;
 }
 
+/* In a simulation links are not verbs. */
+static bool all_have_verbs(const struct spr_comm *comm)
+{
+    bool all = comm->peers;
+
+    for (int r = 0; all && r < comm->size; r++)
+        all = comm->peers[comm->ids[r]].transports >> SPR_T_VERBS & 1;
+    return all;
+}
+
+/* Where TCP joins hosts of one rank each: a link that has one sender waits for nobody, and at the
+ * end one chunk has no other one beside it, not one from every rank. */
+static bool fits_ring(const struct spr_comm *comm, const struct spr_plan *plan)
+{
+    return comm->size > 2 && comm->topology.hosts == comm->size && !all_have_verbs(comm) &&
+           plan->count * spr_dtype_size(plan->dtype) / (size_t)comm->size >= RING_SEGMENT_BYTES;
+}
+
 static bool fits(const struct spr_comm *comm, const struct spr_plan *plan,
                  const struct spr_algorithm *a)
 {
+    if (a == &spr_allreduce_ring)
+        return fits_ring(comm, plan);
     if (a == &spr_sparse_allgather)
         return plan->most_entries > 0 && comm->size > 1 &&
                plan->most_entries <= SHORT_LISTS_BYTES / 6 / ((size_t)comm->size - 1);

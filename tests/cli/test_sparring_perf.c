@@ -120,7 +120,7 @@ static void one_rank_alone_works(void **state)
 
 static void every_algorithm_has_its_row(void **state)
 {
-    static const char *const names[] = {"flat",    "hierarchical", "direct", "ring",
+    static const char *const names[] = {"flat",    "hierarchical", "ring", "direct",
                                         "halving", "doubling",     "tree"};
     const size_t count = sizeof names / sizeof names[0];
 

@@ -105,6 +105,42 @@ static void hosts_show_in_the_bits_unless_they_must_not(void **state)
     world_destroy(&w);
 }
 
+static void assert_chosen(const struct world *w, size_t count, spr_dtype dtype, const char *name)
+{
+    spr_prediction predictions[SPR_CANDIDATES];
+    int n =
+        spr_comm_predict(w->comms[0], "allreduce", count, dtype, 0, 0, predictions, SPR_CANDIDATES);
+
+    for (int i = 0; i < n; i++)
+        if (predictions[i].chosen) {
+            assert_string_equal(predictions[i].algorithm, name);
+            return;
+        }
+    fail_msg("none is chosen for %zu elements", count);
+}
+
+static void long_vectors_of_single_ranks_go_round_a_ring(void **state)
+{
+    static const int pairs[] = {0, 0, 1, 1};
+    const size_t shortest = 4 * (64 << 10) / sizeof(float);
+    struct world w;
+
+    (void)state;
+    make(&w, 2, 10e9);
+    assert_chosen(&w, 1 << 20, SPR_FP32, "direct");
+    world_destroy(&w);
+    make(&w, 4, 10e9);
+    assert_chosen(&w, shortest, SPR_FP32, "ring");
+    assert_chosen(&w, shortest - 1, SPR_FP32, "direct");
+    assert_chosen(&w, 2 * shortest, SPR_BF16, "direct"); /* a partial sum would be rounded */
+    world_set_determinism(&w, SPR_DETERMINISM_CANONICAL);
+    assert_chosen(&w, shortest, SPR_FP32, "direct");
+    world_set_determinism(&w, SPR_DETERMINISM_RUN);
+    world_share_hosts(&w, pairs);
+    assert_chosen(&w, shortest, SPR_FP32, "hierarchical");
+    world_destroy(&w);
+}
+
 /* All ranks have the same bits, but those of a run depend on when messages came. */
 static void sums_in_the_order_of_arrival_are_right(void **state)
 {
@@ -267,6 +303,7 @@ VECTORS_MAIN(cmocka_unit_test(chunks_are_larger_where_peers_write_memory),
              cmocka_unit_test(a_shorter_slice_may_have_more_chunks),
              cmocka_unit_test(sums_in_the_order_of_arrival_are_right),
              cmocka_unit_test(hosts_show_in_the_bits_unless_they_must_not),
+             cmocka_unit_test(long_vectors_of_single_ranks_go_round_a_ring),
              cmocka_unit_test(direct_and_flat_give_the_same_bits),
              cmocka_unit_test(halving_and_doubling_add_neighbours_to_neighbours),
              cmocka_unit_test(many_at_once_do_not_get_in_each_others_way))

@@ -229,9 +229,11 @@ static void check_congestion(const struct report *r, struct findings *f)
         doctor_remedy(one, "SPARRING_CONGESTION=%.*s, or modprobe tcp_NAME",
                       (int)strcspn(n->available, " "), n->available);
     } else if (!strncmp(n->congestion, "bbr", 3)) {
-        one = doctor_add(f, "congestion", FINDING_ADVICE,
-                         "%s paces: on loopback and fast local networks it is slower than cubic",
-                         n->congestion);
+        one = doctor_add(
+            f, "congestion", FINDING_ADVICE,
+            "%s paces: on loopback and local networks bursts wait, up to ten times as long as "
+            "with cubic",
+            n->congestion);
         doctor_remedy(one, "SPARRING_CONGESTION=cubic");
     } else {
         doctor_add(f, "congestion", FINDING_OK, "%s", n->congestion);
