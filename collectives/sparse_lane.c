@@ -142,16 +142,12 @@ bool spr_lane_add_all(spr_request *rq, struct spr_lane *lane, struct spr_stream 
 void spr_sparse_put(spr_request *rq, uint32_t w, const uint16_t *pos, const float *val, size_t n)
 {
     struct spr_sparse_state *s = rq->state;
-    size_t base = (size_t)w << SPR_WINDOW_LOG2, len = spr_blocks_window_len(&s->blocks, 0, w);
     const spr_sparse *list = rq->plan.list;
 
-    if (rq->plan.dense) {
-        float *dense = rq->plan.dense + base;
-        memset(dense, 0, len * sizeof *dense);
-        for (size_t i = 0; i < n; i++)
-            dense[pos[i]] = val[i];
-    }
+    if (rq->plan.dense)
+        spr_dense_fill(rq->plan.dense, rq->plan.count, w, pos, val, n);
     if (list) {
+        size_t base = (size_t)w << SPR_WINDOW_LOG2;
         size_t at = s->union_entries;
         for (size_t i = 0; i < n && at < list->capacity; i++, at++) {
             list->index[at] = (uint32_t)(base + pos[i]);

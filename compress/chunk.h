@@ -147,6 +147,9 @@ size_t spr_chunk_values(struct spr_chunk *c, enum spr_decode how, float *out);
 #define SPR_STREAM_BYTES ((size_t)16 << 20)
 /* Visit the next window: dense[global position] = value, +0 where there is none. */
 void spr_chunk_fill(struct spr_chunk *c, float *dense);
+/* The same from positions and values: a window of a vector of so many elements. */
+void spr_dense_fill(float *dense, uint64_t elements, uint32_t window, const uint16_t *pos,
+                    const float *val, size_t n);
 /* out[i] = +0, for n positions that are a whole result, written as those between entries are. */
 void spr_dense_clear(float *out, size_t n);
 /* Visit the next window: append its entries as (global index, value) to index/value, which have

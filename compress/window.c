@@ -361,19 +361,46 @@ static void fill_dense(struct spr_chunk *c, const struct visit *v, struct fill *
 }
 
 /* Each piece is cleared just before it is written. */
+static void fill_at(struct fill *f, const uint16_t *pos, const float *val, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        while (f->end <= pos[i] && fill_next(f))
+            f->kernels->clear(f->out, f->end - f->begin);
+        for (; i < n && pos[i] < f->end; i++)
+            f->out[pos[i] - f->begin] = val[i];
+    }
+}
+
+static void fill_rest(struct fill *f)
+{
+    while (fill_next(f))
+        f->kernels->clear(f->out, f->end - f->begin);
+}
+
 static void fill_entries(struct spr_chunk *c, struct visit *v, struct fill *f)
 {
     size_t n;
 
     while ((n = visit_next(c, v)) > 0)
-        for (size_t i = 0; i < n;) {
-            while (f->end <= v->pos[i] && fill_next(f))
-                f->kernels->clear(f->out, f->end - f->begin);
-            for (; i < n && v->pos[i] < f->end; i++)
-                f->out[v->pos[i] - f->begin] = v->val[i];
-        }
-    while (fill_next(f))
-        f->kernels->clear(f->out, f->end - f->begin);
+        fill_at(f, v->pos, v->val, n);
+    fill_rest(f);
+}
+
+static void fill_begin(struct fill *f, struct window_map map, uint32_t len, uint64_t elements,
+                       float *dense)
+{
+    f->kernels = spr_kernels();
+    f->map = map;
+    f->dense = f->place = dense;
+    f->len = len;
+    f->begin = f->end = 0;
+    f->stream = streams(elements) ? spr_values_kernels()->stream : NULL;
+}
+
+static void fill_end(const struct fill *f)
+{
+    if (f->stream)
+        spr_values_kernels()->fence();
 }
 
 void spr_chunk_fill(struct spr_chunk *c, float *dense)
@@ -382,12 +409,7 @@ void spr_chunk_fill(struct spr_chunk *c, float *dense)
     struct fill f;
 
     visit_begin(c, &v);
-    f.kernels = spr_kernels();
-    f.map = map_of(c, v.window);
-    f.dense = f.place = dense;
-    f.len = v.len;
-    f.begin = f.end = 0;
-    f.stream = streams(c->blocks->elements) ? spr_values_kernels()->stream : NULL;
+    fill_begin(&f, map_of(c, v.window), v.len, c->blocks->elements, dense);
     /* Blocks of whole words. */
     if (c->format == SPR_CHUNK_BITMAP && v.full && f.map.log2 >= 6)
         fill_bitmap(c, &v, &f);
@@ -395,8 +417,21 @@ void spr_chunk_fill(struct spr_chunk *c, float *dense)
         fill_dense(c, &v, &f);
     else
         fill_entries(c, &v, &f);
-    if (f.stream)
-        spr_values_kernels()->fence();
+    fill_end(&f);
+}
+
+void spr_dense_fill(float *dense, uint64_t elements, uint32_t window, const uint16_t *pos,
+                    const float *val, size_t n)
+{
+    uint64_t base = (uint64_t)window << SPR_WINDOW_LOG2;
+    struct window_map whole = {.base = base, .log2 = SPR_WINDOW_LOG2, .mask = SPR_WINDOW - 1};
+    struct fill f;
+
+    fill_begin(&f, whole, (uint32_t)(elements - base < SPR_WINDOW ? elements - base : SPR_WINDOW),
+               elements, dense);
+    fill_at(&f, pos, val, n);
+    fill_rest(&f);
+    fill_end(&f);
 }
 
 void spr_dense_clear(float *out, size_t n)

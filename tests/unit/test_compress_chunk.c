@@ -334,6 +334,51 @@ static void a_result_that_no_cache_holds_is_the_same(void **state)
         }
 }
 
+/* One position in `every` of a window, at any address; nothing beside the window is touched. */
+static void check_window(float *dense, size_t elements, uint32_t window, uint32_t every)
+{
+    static uint16_t pos[SPR_WINDOW];
+    static float val[SPR_WINDOW];
+    size_t base = (size_t)window << SPR_WINDOW_LOG2, n = 0, next = 0;
+    size_t end = spr_min_size(base + SPR_WINDOW, elements);
+
+    for (size_t i = 0; i < elements; i++)
+        dense[i] = 7;
+    for (size_t i = base; i < end; i++)
+        if (spr_rng_below(&rng, every) == 0) {
+            pos[n] = (uint16_t)(i - base);
+            val[n++] = 1 + (float)i;
+        }
+    spr_dense_fill(dense, elements, window, pos, val, n);
+    for (size_t i = 0; i < elements; i++) {
+        float want = 7;
+
+        if (i >= base && i < end)
+            want = next < n && pos[next] == i - base ? val[next++] : 0;
+        assert_true(dense[i] == want);
+    }
+}
+
+static void a_window_is_written_as_its_entries_say(void **state)
+{
+    static const size_t elements[] = {1, 63, SPR_WINDOW, SPR_WINDOW + 2049, (4u << 20) + 4099};
+    static const uint32_t every[] = {1, 3, 1000, 1u << 30};
+
+    (void)state;
+    for (size_t e = 0; e < SPR_ARRAY_LEN(elements); e++) {
+        float *memory = malloc((elements[e] + 16) * sizeof *memory);
+        uint32_t last = (uint32_t)((elements[e] - 1) >> SPR_WINDOW_LOG2);
+
+        for (size_t i = 0; i < SPR_ARRAY_LEN(every); i++) {
+            size_t offset = spr_rng_below(&rng, 16);
+
+            check_window(memory + offset, elements[e], 0, every[i]);
+            check_window(memory + offset, elements[e], last, every[i]);
+        }
+        free(memory);
+    }
+}
+
 /* A small valid chunk of a random kind, in a buffer of its own. */
 static char *random_chunk(size_t *bytes)
 {
@@ -440,6 +485,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(entries_survive_every_format_and_value_type),
         cmocka_unit_test(a_result_that_no_cache_holds_is_the_same),
+        cmocka_unit_test(a_window_is_written_as_its_entries_say),
         cmocka_unit_test(every_truncated_or_extended_chunk_is_refused),
         cmocka_unit_test(mutated_chunks_are_refused_or_harmless),
         cmocka_unit_test(chunks_of_another_place_are_refused),
