@@ -92,24 +92,40 @@ static spr_status phases_of(struct spr_tuning *t, spr_tuning_call *call, size_t 
 }
 
 /* Per position of a result with a short list, when what its entries take is known. */
-static double clear_of(const struct spr_tuning *t, const double *phases, double positions)
+static double clear_of(const struct spr_tuning *t, const double *phases)
 {
     const struct spr_model *m = &t->model;
     double entries = m->merge * (double)SPR_TUNING_SHORT_LIST +
                      (m->encode / t->comm->size + m->take) * t->unions[0];
 
-    return fmax(phases[SPR_TUNING_MERGE] + phases[SPR_TUNING_DECODE] - entries, 0) / positions;
+    return fmax(phases[SPR_TUNING_MERGE] + phases[SPR_TUNING_DECODE] - entries, 0) /
+           (double)SPR_TUNING_POSITIONS;
+}
+
+/* What a call takes longer per position, when its list is short and its result long: of a phase the
+ * least would be that of a rank which had all the bandwidth of memory for itself. */
+static spr_status time_stream(struct spr_tuning *t)
+{
+    double seconds;
+    spr_status status;
+
+    t->positions = SPR_TUNING_MOST_POSITIONS;
+    status = spr_tuning_time_of(t, spr_tuning_sparse, SPR_TUNING_SHORT_LIST, SPR_TUNING_LONG_RUNS,
+                                0.5, &seconds);
+    if (status == SPR_OK)
+        t->model.stream = fmax(seconds - t->seconds[0], 0) /
+                          (double)(SPR_TUNING_MOST_POSITIONS - SPR_TUNING_POSITIONS);
+    return status;
 }
 
 /* The union is encoded where it is summed: that is in the time of merging. */
 spr_status spr_tuning_work(struct spr_tuning *t)
 {
-    double dense[SPR_TUNING_PHASES], many[SPR_TUNING_PHASES], few[SPR_TUNING_PHASES],
-        far[SPR_TUNING_PHASES], ranks = t->comm->size; /* far: a short list in a long result */
-    double total;
+    double dense[SPR_TUNING_PHASES], many[SPR_TUNING_PHASES], few[SPR_TUNING_PHASES];
+    double total, ranks = t->comm->size;
     struct spr_model *m = &t->model;
     double more = (double)(SPR_TUNING_LONG_LIST - SPR_TUNING_SHORT_LIST);
-    double *const work[] = {&m->reduce, &m->encode, &m->merge, &m->take, &m->clear, &m->stream};
+    double *const work[] = {&m->reduce, &m->encode, &m->merge, &m->take, &m->clear};
     spr_status status;
 
     t->algorithm = "direct";
@@ -121,9 +137,8 @@ spr_status spr_tuning_work(struct spr_tuning *t)
     if (status == SPR_OK)
         status = phases_of(t, spr_tuning_sparse, SPR_TUNING_SHORT_LIST, few, &t->seconds[0]);
     t->unions[0] = (double)t->after.last_union;
-    t->positions = SPR_TUNING_MOST_POSITIONS;
     if (status == SPR_OK)
-        status = phases_of(t, spr_tuning_sparse, SPR_TUNING_SHORT_LIST, far, &total);
+        status = time_stream(t);
     if (status)
         return status;
     m->reduce = dense[SPR_TUNING_REDUCE] / (double)(VECTOR_ELEMENTS * sizeof(float));
@@ -134,8 +149,7 @@ spr_status spr_tuning_work(struct spr_tuning *t)
                more;
     m->take = fmax(many[SPR_TUNING_DECODE] - few[SPR_TUNING_DECODE], 0) /
               fmax(t->unions[1] - t->unions[0], 1);
-    m->clear = clear_of(t, few, (double)SPR_TUNING_POSITIONS);
-    m->stream = clear_of(t, far, (double)SPR_TUNING_MOST_POSITIONS);
+    m->clear = clear_of(t, few);
     for (size_t i = 0; i < SPR_ARRAY_LEN(work); i++)
         *work[i] *= t->model.load;
     return SPR_OK;
