@@ -39,6 +39,7 @@ static const struct {
 
 static uint64_t seed;
 static float *in[RANKS_MAX], *out[RANKS_MAX];
+static const char *algorithm; /* of all calls; NULL: auto */
 
 /* The traces of all ranks, as they are now. */
 static bool take(const struct world *w, struct trace_set *set)
@@ -57,7 +58,10 @@ static bool take(const struct world *w, struct trace_set *set)
 
 static spr_status post(struct world *w, int rank, size_t count)
 {
-    return spr_iallreduce(w->comms[rank], in[rank], out[rank], count, SPR_FP32, SPR_SUM, NULL,
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+
+    options.algorithm = algorithm;
+    return spr_iallreduce(w->comms[rank], in[rank], out[rank], count, SPR_FP32, SPR_SUM, &options,
                           &w->requests[rank]);
 }
 
@@ -95,18 +99,35 @@ static uint32_t run_fault(struct world *w, enum fault fault, int victim, uint64_
     return before + 1;
 }
 
+/* How the line has to begin. In a ring nothing tells a slow sender from a slow receiver. */
+static void expect(enum fault fault, int ranks, int victim, bool ring, char *who, size_t bytes,
+                   char *pair, size_t pair_bytes)
+{
+    int from = fault == SLOW_OUT ? victim : (victim + ranks - 1) % ranks, to = (from + 1) % ranks;
+
+    *pair = '\0';
+    snprintf(who, bytes, "rank %d: ", victim);
+    if (!ring || (fault != SLOW_OUT && fault != SLOW_IN))
+        return;
+    snprintf(who, bytes, "rank ");
+    snprintf(pair, pair_bytes, ": rank %d to rank %d made ", from, to);
+}
+
 /* Is the verdict on this fault right? Prints what is wrong. */
 static bool is_right(enum fault fault, int ranks, int victim, uint64_t random)
 {
     struct spr_sim_options options = {
         .ranks = ranks, .seed = random, .latency_s = 10e-6, .jitter_s = 50e-6, .bandwidth = 10e9};
-    char line[TRACE_TEXT_BYTES], who[32], number[16];
+    char line[TRACE_TEXT_BYTES], who[32], number[16], pair[48];
+    bool slow = fault == SLOW_PORT || fault == SLOW_OUT || fault == SLOW_IN;
+    bool ring = slow && random >> 40 & 1;
     struct trace_set set;
     struct world w;
     uint32_t operation;
     bool right;
 
     world_create(&w, &options);
+    algorithm = !slow ? NULL : ring ? "ring" : "direct";
     for (int r = 0; r < ranks; r++)
         w.comms[r]->options.timeout_s = 20;
     operation = run_fault(&w, fault, victim, random);
@@ -116,10 +137,10 @@ static bool is_right(enum fault fault, int ranks, int victim, uint64_t random)
     if (fault == EXPEL) /* it woke up, was told, and ended */
         set.processes[victim] = (struct process){PROCESS_EXITED, 1};
     trace_verdict(&set, line, NULL);
-    snprintf(who, sizeof who, "rank %d: ", victim);
+    expect(fault, ranks, victim, ring, who, sizeof who, pair, sizeof pair);
     snprintf(number, sizeof number, "#%u", operation);
     right = strncmp(line, who, strlen(who)) == 0 && strstr(line, faults[fault].phase) &&
-            strstr(line, number);
+            strstr(line, number) && strstr(line, pair) && !*pair == !strstr(line, " or rank ");
     if (!right)
         print_message("rank %d of %d %s in #%u, seed %llu: %s\n", victim, ranks, faults[fault].name,
                       operation, (unsigned long long)random, line);

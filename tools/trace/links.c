@@ -84,18 +84,24 @@ static struct port measure_port(const struct pair *pairs, size_t count, int rank
     return port;
 }
 
+/* What is so much slower is slow. */
+#define FAR 4
+
 /* Of the two ends of the slowest pair the one that is slower with its other peers, in the same
- * direction: others tell a slow sender from a slow receiver. Where one has no others that way, in
- * both directions. */
-static int blame(const struct pair *pairs, size_t count)
+ * direction: others tell a slow sender from a slow receiver. Where one has no others that way, as
+ * in a ring, it may be either, unless one of them is slow in the other direction, too. */
+static int blame(const struct pair *pairs, size_t count, bool *either)
 {
     int from = pairs[0].from, to = pairs[0].to;
     struct port sender = measure_port(pairs, count, from, SENDS, to);
     struct port receiver = measure_port(pairs, count, to, RECEIVES, from);
 
-    if (sender.pairs == 0 || receiver.pairs == 0) {
+    *either = sender.pairs == 0 || receiver.pairs == 0;
+    if (*either) {
         sender = measure_port(pairs, count, from, SENDS | RECEIVES, to);
         receiver = measure_port(pairs, count, to, SENDS | RECEIVES, from);
+        *either = receiver.rate < 0 || sender.rate < 0 ||
+                  (receiver.rate * FAR >= sender.rate && sender.rate * FAR >= receiver.rate);
     }
     return receiver.rate >= 0 && receiver.rate < sender.rate ? to : from;
 }
@@ -115,7 +121,7 @@ static bool slow_port(struct port *ports, size_t used, int least, struct slow_li
     qsort(ports, used, sizeof *ports, compare_ports);
     while (i < used && ports[i].pairs < least)
         i++;
-    if (used < 3 || i == used || ports[i].rate * 4 >= ports[used / 2].rate)
+    if (used < 3 || i == used || ports[i].rate * FAR >= ports[used / 2].rate)
         return false;
     slow->rate = ports[i].rate;
     slow->others = ports[used / 2].rate;
@@ -171,13 +177,13 @@ bool trace_slow_link(const struct trace_set *set, uint32_t operation, uint64_t u
                                    .to = pairs[0].to,
                                    .rate = pairs[0].rate,
                                    .others = pairs[count / 2].rate,
-                                   .pairs = count,
-                                   .culprit = blame(pairs, count)};
+                                   .pairs = count};
+        slow->culprit = blame(pairs, count, &slow->either);
     }
     if (count > 1 && slow_rank(pairs, count, size, slow))
         found = true;
     else
-        found = count > 1 && slow->rate * 4 < slow->others;
+        found = count > 1 && slow->rate * FAR < slow->others;
     free(pairs);
     return found;
 }

@@ -96,7 +96,8 @@ struct slow_link {
     double rate;          /* bytes/s of the fastest payload */
     double others;        /* the median of all ranks, ports or pairs */
     size_t pairs;         /* that carried anything */
-    int culprit;          /* of a pair the end whose other links are slow too, else the sender */
+    int culprit;          /* of a pair the end whose other links are slower */
+    bool either;          /* ... but nothing tells that end from the other one */
     bool sends, receives; /* all links of the culprit, in this direction */
 };
 /* False: nothing was under way, or it was not slower than a quarter of the others. */

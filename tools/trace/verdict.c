@@ -232,7 +232,7 @@ static bool slow_link(const struct verdict *v)
 {
     const struct scene *s = v->s;
     struct slow_link slow;
-    char who[96], name[96];
+    char who[96], other[96], name[96];
 
     if (!trace_slow_link(s->set, s->front, s->at_ns, &slow))
         return false;
@@ -245,11 +245,14 @@ static bool slow_link(const struct verdict *v)
                  : !slow.sends  ? "the fastest payload to it"
                                 : "its fastest payload",
                  slow.rate / 1e6, slow.others / 1e6);
-    else
+    else {
+        scene_rank(s, slow.from + slow.to - slow.culprit, other, sizeof other);
         snprintf(v->line, TRACE_TEXT_BYTES,
-                 "%s: slow link in %s: rank %d to rank %d made %.3g MB/s at best, the median is "
-                 "%.3g MB/s",
-                 who, name, slow.from, slow.to, slow.rate / 1e6, slow.others / 1e6);
+                 "%s%s%s: slow link in %s: rank %d to rank %d made %.3g MB/s at best, the median "
+                 "is %.3g MB/s",
+                 who, slow.either ? " or " : "", slow.either ? other : "", name, slow.from, slow.to,
+                 slow.rate / 1e6, slow.others / 1e6);
+    }
     fact(v, "all ranks had posted it; %zu link%s carried payloads", slow.pairs,
          spr_plural(slow.pairs));
     return true;
