@@ -4,7 +4,8 @@
 static const char *const progress_choices[] = {"thread", "caller", NULL};
 static const char *const crc_choices[] = {"no", "yes", "auto", NULL};
 static const char *const determinism_choices[] = {"run", "canonical", "off", NULL};
-static const char *const indices_choices[] = {"auto", "plain", "bitpack", "eliasfano", NULL};
+static const char *const indices_choices[] = {"auto",      "plain",  "bitpack",
+                                              "eliasfano", "golomb", NULL};
 static const char *const connect_choices[] = {"auto", "cm", "socket", NULL};
 
 #ifndef SPR_PKGLIBEXECDIR

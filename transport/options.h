@@ -16,7 +16,14 @@ enum { SPR_CRC_NO, SPR_CRC_YES, SPR_CRC_AUTO };
  * on all ranks, but others in each run. */
 enum { SPR_DETERMINISM_RUN, SPR_DETERMINISM_CANONICAL, SPR_DETERMINISM_OFF };
 /* Of chunks. auto: what the links are worth. In the order of how short they are. */
-enum { SPR_INDICES_AUTO, SPR_INDICES_PLAIN, SPR_INDICES_BITPACK, SPR_INDICES_ELIASFANO };
+enum {
+    SPR_INDICES_AUTO,
+    SPR_INDICES_PLAIN,
+    SPR_INDICES_BITPACK,
+    SPR_INDICES_ELIASFANO,
+    SPR_INDICES_GOLOMB,
+    SPR_INDICES_COUNT
+};
 enum { SPR_CONNECT_AUTO, SPR_CONNECT_CM, SPR_CONNECT_SOCKET };
 
 /* What must be equal on all ranks: spr_comm_config_hash(). */

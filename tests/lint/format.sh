@@ -9,8 +9,6 @@ if [ "${1-}" = --apply ]; then
     lint_files '*.c' '*.h' | xargs -r clang-format -i --style=file
     exit
 fi
-lint_files '*.c' '*.h' | while read -r file; do
-    clang-format --style=file "$file" | diff "$file" - | grep -E '^[0-9]' | sed -E 's/^([0-9]+).*/\1/' |
-        sed "s,.*,$file:&: not laid out as in .clang-format (make format)," || true
-done >"$findings"
+lint_files '*.c' '*.h' | xargs -r clang-format --dry-run --style=file 2>&1 |
+    sed -nE 's,^(.*:[0-9]+):[0-9]+: warning: .*,\1: not laid out as in .clang-format (make format),p' >"$findings"
 lint_end "$findings"

@@ -64,7 +64,7 @@ static int draw_indices(const struct schedule *s)
 {
     struct spr_rng rng = {~s->seed, 0x696e646578ull};
 
-    return (int)spr_rng_below(&rng, SPR_INDICES_ELIASFANO + 1);
+    return (int)spr_rng_below(&rng, SPR_INDICES_COUNT);
 }
 
 /* The same of whether chunks are compressed: a third of the time. */

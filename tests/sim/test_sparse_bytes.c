@@ -3,6 +3,7 @@
  * Bytes that algorithms of the sparse allreduce send, against what they say that they are, and
  * against the least that there can be.
  */
+#include "collectives/indices.h"
 #include "compress/zstd.h"
 #include "tests/sim/sums.h"
 #include "transport/frame.h"
@@ -134,13 +135,47 @@ static void positions_take_little_more_than_their_entropy(void **state)
         double plain = over_least(densities[i], SPR_INDICES_PLAIN);
         double bits = over_least(densities[i], SPR_INDICES_BITPACK);
         double coded = over_least(densities[i], SPR_INDICES_ELIASFANO);
-        printf("%g %%: %.3f of the least bytes plain, %.3f packed, %.3f by Elias-Fano\n",
-               100 * densities[i], plain, bits, coded);
-        assert_true(bits < 0.99 * plain && coded < bits);
+        double shortest = over_least(densities[i], SPR_INDICES_GOLOMB);
+        printf("%g %%: %.3f of the least bytes plain, %.3f packed, %.3f by Elias-Fano, %.3f by "
+               "Golomb\n",
+               100 * densities[i], plain, bits, coded, shortest);
+        assert_true(bits < 0.99 * plain && coded < bits && shortest < coded);
         assert_true(bits < 1.2);
     }
 }
 
+static void bytes_of_positions_are_as_the_model_has_them(void **state)
+{
+    enum { COUNT = 100000 };
+    static const double every[] = {6, 10, 37, 100, 1000, 30000};
+    uint32_t *index = malloc(COUNT * sizeof *index);
+    struct spr_rng rng = {seed, 6};
+
+    (void)state;
+    for (size_t e = 0; e < SPR_ARRAY_LEN(every); e++) {
+        double gap = log1p(-1 / every[e]), at = -1;
+
+        for (size_t i = 0; i < COUNT; i++) {
+            at += 1 + floor(log(1 - spr_rng_double(&rng)) / gap);
+            index[i] = (uint32_t)at;
+        }
+        for (int indices = SPR_INDICES_BITPACK; indices < SPR_INDICES_COUNT; indices++) {
+            const struct spr_index_coder *coder = spr_indices_coder(indices);
+            void *out = malloc(spr_index_bound(coder, index[COUNT - 1] + 1ull, COUNT));
+            size_t bytes =
+                spr_index_encode(coder, NULL, index, COUNT, index[COUNT - 1] + 1ull, out);
+            double ratio = spr_indices_bytes(indices, every[e]) * COUNT / (double)bytes;
+
+            free(out);
+            if (ratio < 0.95 || ratio > 1.05)
+                fail_msg("1 of %g by %s: %.3f of the bytes", every[e], spr_index_coder_name(coder),
+                         ratio);
+        }
+    }
+    free(index);
+}
+
 VECTORS_MAIN(cmocka_unit_test(each_sends_what_it_says),
              cmocka_unit_test(compressed_chunks_take_fewer_bytes),
-             cmocka_unit_test(positions_take_little_more_than_their_entropy))
+             cmocka_unit_test(positions_take_little_more_than_their_entropy),
+             cmocka_unit_test(bytes_of_positions_are_as_the_model_has_them))
