@@ -6,11 +6,10 @@
 
 lint_files 'base/*' 'compress/*' 'transport/*' 'collectives/*' 'include/*' 'tools/*' 'tests/*' 'examples/*' 'man/*' \
     'bench/*' 'docs/*' 'python/*' |
-    grep -vE '\.(mk|in)$|/\.gitignore$|^tests/fuzz/(corpus|dict)/' | while read -r file; do
+    grep -vE '\.(mk|in)$|/\.gitignore$|^tests/fuzz/(corpus|dict)/' |
     # A program's default source is its name with .c, so the name alone is enough.
-    grep -qE "(^|[[:space:]])${file//./\\.}([[:space:]]|\$)" Makefile.am ./*/local.mk ./*/*/local.mk ||
-        { [ "${file%.c}" != "$file" ] &&
-            grep -qE "(^|[[:space:]])${file%.c}([[:space:]]|\$)" Makefile.am ./*/local.mk ./*/*/local.mk; } ||
-        echo "$file:1: not in any list of Makefile.am or */local.mk"
-done >"$findings"
+    awk 'NR == FNR { named[$0]; next }
+        { program = $0; sub(/\.c$/, "", program) }
+        !($0 in named) && !(program in named) { print $0 ":1: not in any list of Makefile.am or */local.mk" }
+    ' <(cat Makefile.am ./*/local.mk ./*/*/local.mk | tr -s '[:space:]' '\n') - >"$findings"
 lint_end "$findings"

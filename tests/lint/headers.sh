@@ -5,7 +5,6 @@
 . "$(dirname "$0")/lib.sh"
 cc=${CC:-cc}
 cxx=${INSTALLCHECK_CXX:-c++}
-read -r -a cppflags <<<"${LINT_CPPFLAGS:-}"
 
 try() {
     local header=$1
@@ -21,13 +20,21 @@ for header in include/sparring/*.h; do
     grep -nE '^\s*#\s*include' "$header" | grep -vE '<(sparring/[a-z_]+|std[a-z]+)\.h>' |
         sed "s,^\([0-9]*\):.*,$header:\1: public headers include standard headers and their siblings only," || true
 done >"$findings"
-lint_files '*.h' | grep -vE '^(include/sparring|examples)/|^base/prefix' | while read -r header; do
-    simd=()
-    case $header in
-    *_avx2.h) simd=(-mavx2 -mf16c) ;;
-    *_avx512.h) simd=(-mavx512f -mavx512bw -mavx512dq -mavx512vl) ;;
-    *_neon.h) [ "$(uname -m)" = aarch64 ] || continue ;;
-    esac
-    try "$header" "$cc" -x c -std=gnu11 "${simd[@]}" -include config.h -I "$builddir" -I . "${cppflags[@]}"
-done >>"$findings"
+internal() {
+    local header simd cppflags
+    read -r -a cppflags <<<"${LINT_CPPFLAGS:-}"
+    for header; do
+        simd=()
+        case $header in
+        *_avx2.h) simd=(-mavx2 -mf16c) ;;
+        *_avx512.h) simd=(-mavx512f -mavx512bw -mavx512dq -mavx512vl) ;;
+        *_neon.h) [ "$(uname -m)" = aarch64 ] || continue ;;
+        esac
+        try "$header" "$cc" -x c -std=gnu11 "${simd[@]}" -include config.h -I "$builddir" -I . "${cppflags[@]}"
+    done
+}
+export -f internal try
+export cc
+lint_files '*.h' | grep -vE '^(include/sparring|examples)/|^base/prefix' |
+    xargs -r -n 16 -P "$(nproc)" bash -c 'internal "$@"' headers >>"$findings"
 lint_end "$findings"
