@@ -231,8 +231,8 @@ static void check_congestion(const struct report *r, struct findings *f)
     } else if (!strncmp(n->congestion, "bbr", 3)) {
         one = doctor_add(
             f, "congestion", FINDING_ADVICE,
-            "%s paces: on loopback and local networks bursts wait, up to ten times as long as "
-            "with cubic",
+            "%s paces, so bursts wait: on loopback and local networks sums took up to nine times "
+            "as long as with cubic",
             n->congestion);
         doctor_remedy(one, "SPARRING_CONGESTION=cubic");
     } else {
