@@ -181,6 +181,11 @@ void spr_record_open(spr_comm *comm);
 void spr_record_post(const spr_request *rq);
 /* What calls on the communicator of a parent process return: FORKED, with a text. */
 spr_status spr_comm_forked(const spr_comm *comm);
+/* links.c: what joins all ranks of a group: memory of their host, or links over which peers write
+ * into it, such as verbs. All of them come to the same answer, since it is made from what all have
+ * told all; in a simulation all links are alike. */
+enum spr_medium { SPR_MEDIUM_ANY, SPR_MEDIUM_MEMORY, SPR_MEDIUM_PLACES };
+enum spr_medium spr_comm_medium(const spr_comm *comm, const struct spr_group *group);
 /* Tell the transports of memory that messages come from and go to; one that refuses uses it
  * unregistered. Under the lock. */
 void spr_comm_offer_memory(spr_comm *comm, void *memory, size_t bytes, bool writable);

@@ -95,15 +95,16 @@ double spr_cost_flat(const struct spr_estimate *e)
                 to_all_inside(e, bytes) + e->model->reduce * e->ranks * e->bytes);
 }
 
-/* The sum of the last chunk is sent to all when all else has been. */
+/* Between hosts the sums of the last chunk are sent to all when all else has been. */
 double spr_cost_direct(const struct spr_estimate *e)
 {
     double bytes = 2 * (e->ranks - 1) / e->ranks * e->bytes;
     double chunk = fmin(e->bytes / e->ranks / SPR_DIRECT_CHUNKS, SPR_CHUNK_BYTES);
+    double last = e->hosts > 1 ? to_all(e, (e->ranks - 1) * chunk, 0) : 0;
 
     return bulk_steps(e, 2, 2 * (e->ranks - 1)) +
            join(e, to_all(e, bytes, 2), to_all_inside(e, bytes) + e->model->reduce * e->bytes) +
-           to_all(e, (e->ranks - 1) * chunk, 0);
+           last;
 }
 
 double spr_cost_ring(const struct spr_estimate *e)

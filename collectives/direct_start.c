@@ -8,6 +8,7 @@
 #include "collectives/direct.h"
 #include "collectives/reduce.h"
 
+/* A chunk has no less than this. */
 #define MIN_CHUNK_BYTES ((size_t)16 << 10)
 /* Staging memory for contributions, all windows together: bounds the chunk when ranks are many. */
 #define STAGING_BYTES ((size_t)24 << 20)
@@ -17,37 +18,16 @@ struct pace {
     size_t chunk;
     uint32_t ahead;
 };
-/* With four ahead 102 MB between 8 hosts at 1 Gbit/s take 1600 ms, not 1612, but 4 MiB 80, not 74.
- * Where BBR paces, they double the time of 7 of 12 runs over loopback, two that of 2; with cubic
- * none of 4 runs took longer. */
-static const struct pace anywhere = {SPR_CHUNK_BYTES, 2};
-/* With four, not two, 102 MB take 16.1 ms, not 18.1, between 2 ranks, and 7 % less between 4. */
-static const struct pace in_memory = {SPR_CHUNK_BYTES, 4};
-/* Over soft-RoCE 16 MiB take 2 ranks 155 ms with this, 162 with four ahead, and 186 as anywhere. */
-static const struct pace over_verbs = {2 * SPR_CHUNK_BYTES, 8};
-
-/* All ranks of the group come to the same answer, since it is made from what all have told all; in
- * a simulation all links are alike. */
-static const struct pace *choose_pace(const spr_comm *comm, const struct spr_group *group)
-{
-    const struct spr_peer_info *peers = comm->peers;
-    int first = comm->ids[spr_group_rank(group, 0)];
-    bool memory = true, places = true;
-
-    for (int i = 0; i < group->size; i++) {
-        int id = comm->ids[spr_group_rank(group, i)];
-        const struct spr_link *link = comm->channel.peers[id].link;
-        if (peers) {
-            memory &= peers[id].transports >> SPR_T_SHM & 1 &&
-                      spr_peer_same_host(&peers[first], &peers[id]);
-            places &= peers[id].transports >> SPR_T_VERBS & 1;
-        } else if (i != group->rank) {
-            memory &= link && link->transport->ops->memory;
-            places &= link && link->transport->ops->places;
-        }
-    }
-    return memory ? &in_memory : places ? &over_verbs : &anywhere;
-}
+static const struct pace paces[] = {
+    /* With four ahead 102 MB between 8 hosts at 1 Gbit/s took 1600 ms, not 1612, but 4 MiB 80, not
+     * 74. Over loopback 7 of 12 runs took twice as long, with two ahead 2 of 12; that was with BBR,
+     * this machine's default; of 4 each with four ahead 1 did with it, none with cubic. */
+    [SPR_MEDIUM_ANY] = {SPR_CHUNK_BYTES, 2},
+    /* With four, not two, 102 MB take 16.1 ms, not 18.1, between 2 ranks, 7 % less between 4. */
+    [SPR_MEDIUM_MEMORY] = {SPR_CHUNK_BYTES, 4},
+    /* Over soft-RoCE 16 MiB take 2 ranks 155 ms with this, 162 with four ahead, and 186 as any. */
+    [SPR_MEDIUM_PLACES] = {2 * SPR_CHUNK_BYTES, 8},
+};
 
 static void choose_chunk(struct spr_direct *d, const spr_comm *comm)
 {
@@ -79,7 +59,7 @@ void spr_direct_begin(spr_request *rq, struct spr_direct *d)
 
 bool spr_direct_make(spr_request *rq, struct spr_direct *d)
 {
-    const struct pace *pace = choose_pace(rq->comm, &d->group);
+    const struct pace *pace = &paces[spr_comm_medium(rq->comm, &d->group)];
     size_t size = (size_t)d->group.size;
     size_t accumulator_size = spr_reduce_acc_size(rq->plan.dtype);
 

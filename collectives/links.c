@@ -216,6 +216,27 @@ void spr_comm_announce(const spr_comm *comm)
              comm->has_thread ? "thread" : "caller", comm->may_spin ? "spinning" : "sleeping");
 }
 
+enum spr_medium spr_comm_medium(const spr_comm *comm, const struct spr_group *group)
+{
+    const struct spr_peer_info *peers = comm->peers;
+    int first = comm->ids[spr_group_rank(group, 0)];
+    bool memory = true, places = true;
+
+    for (int i = 0; i < group->size; i++) {
+        int id = comm->ids[spr_group_rank(group, i)];
+        const struct spr_link *link = comm->channel.peers[id].link;
+        if (peers) {
+            memory &= peers[id].transports >> SPR_T_SHM & 1 &&
+                      spr_peer_same_host(&peers[first], &peers[id]);
+            places &= peers[id].transports >> SPR_T_VERBS & 1;
+        } else if (i != group->rank) {
+            memory &= link && link->transport->ops->memory;
+            places &= link && link->transport->ops->places;
+        }
+    }
+    return memory ? SPR_MEDIUM_MEMORY : places ? SPR_MEDIUM_PLACES : SPR_MEDIUM_ANY;
+}
+
 /* Threads that help each of so many ranks that share the CPUs. Who wants no thread of the library
  * for progress gets none of these either. */
 static int helpers(const struct spr_options *options, int local)

@@ -55,22 +55,15 @@ static bool suits(const struct spr_comm *comm, const struct spr_plan *plan,
     return true;
 }
 
-/* In a simulation links are not verbs. */
-static bool all_have_verbs(const struct spr_comm *comm)
-{
-    bool all = comm->peers;
-
-    for (int r = 0; all && r < comm->size; r++)
-        all = comm->peers[comm->ids[r]].transports >> SPR_T_VERBS & 1;
-    return all;
-}
-
-/* Where TCP joins hosts of one rank each: a link that has one sender waits for nobody, and at the
- * end one chunk has no other one beside it, not one from every rank. */
+/* Where TCP joins hosts of one rank each: nobody has to wait for several senders, and what is left
+ * at the end, when all else has been sent, is one chunk, not one from each owner to all. */
 static bool fits_ring(const struct spr_comm *comm, const struct spr_plan *plan)
 {
-    return comm->size > 2 && comm->topology.hosts == comm->size && !all_have_verbs(comm) &&
-           plan->count * spr_dtype_size(plan->dtype) / (size_t)comm->size >= RING_SEGMENT_BYTES;
+    const struct spr_group all = {.size = comm->size, .rank = comm->rank};
+    size_t segment = plan->count * spr_dtype_size(plan->dtype) / (size_t)comm->size;
+
+    return comm->size > 2 && comm->topology.hosts == comm->size && segment >= RING_SEGMENT_BYTES &&
+           spr_comm_medium(comm, &all) == SPR_MEDIUM_ANY;
 }
 
 static bool fits(const struct spr_comm *comm, const struct spr_plan *plan,

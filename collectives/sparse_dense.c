@@ -11,8 +11,10 @@
  *
  * The vector does not say which positions any rank had, so there is no list of the union.
  */
+#include <math.h>
+#include <string.h>
+
 #include "collectives/collective.h"
-#include "compress/chunk.h"
 
 static bool usable(const struct spr_plan *plan, int size)
 {
@@ -23,7 +25,7 @@ static bool usable(const struct spr_plan *plan, int size)
 
 static spr_status scatter(const struct spr_plan *plan, float *vector, int rank)
 {
-    spr_dense_clear(vector, plan->count);
+    memset(vector, 0, plan->count * sizeof *vector);
     for (size_t i = 0; i < plan->entries; i++) {
         if (plan->index[i] >= plan->count || (i > 0 && plan->index[i] <= plan->index[i - 1]))
             return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, rank,

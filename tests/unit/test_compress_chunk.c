@@ -350,13 +350,11 @@ static void check_window(float *dense, size_t elements, uint32_t window, uint32_
             val[n++] = 1 + (float)i;
         }
     spr_dense_fill(dense, elements, window, pos, val, n);
-    for (size_t i = 0; i < elements; i++) {
-        float want = 7;
-
-        if (i >= base && i < end)
-            want = next < n && pos[next] == i - base ? val[next++] : 0;
-        assert_true(dense[i] == want);
-    }
+    for (size_t i = 0; i < elements; i++)
+        if (i < base || i >= end)
+            assert_true(dense[i] == 7);
+        else
+            assert_true(dense[i] == (next < n && pos[next] == i - base ? val[next++] : 0));
 }
 
 static void a_window_is_written_as_its_entries_say(void **state)
