@@ -60,6 +60,11 @@ void spr_trace_add_name(struct spr_trace *t, uint64_t ns, const char *name)
     spr_trace_add(t, ns, SPR_EV_NAME, -1, a, b, c);
 }
 
+void spr_trace_ready(struct spr_trace *t)
+{
+    atomic_store_explicit(&t->header->ready, 1, memory_order_release);
+}
+
 void spr_trace_fail(struct spr_trace *t, const char *text)
 {
     struct spr_trace_header *h = t->header;

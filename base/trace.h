@@ -80,6 +80,7 @@ struct spr_trace_header {
     _Atomic uint32_t failed;     /* 1: `text` says why */
     char words[SPR_TRACE_WORDS][SPR_TRACE_WORD_BYTES];
     char text[SPR_TRACE_TEXT_BYTES];
+    _Atomic uint32_t ready; /* the communicator was complete: this rank had all its links */
 };
 _Static_assert(sizeof(struct spr_event) == 40, "part of the file's format");
 _Static_assert(sizeof(struct spr_trace_header) <= SPR_TRACE_HEADER_BYTES, "the header's page");
@@ -132,6 +133,8 @@ static inline uint64_t spr_trace_post(uint32_t operation, unsigned collective_wo
 }
 /* Add a NAME event: the caller's name, cut at 20 bytes. */
 void spr_trace_add_name(struct spr_trace *t, uint64_t ns, const char *name);
+/* All links are there. */
+void spr_trace_ready(struct spr_trace *t);
 /* Why the communicator failed, as text. The first call wins. */
 void spr_trace_fail(struct spr_trace *t, const char *text);
 

@@ -67,6 +67,8 @@ spr_status spr_comm_build(spr_comm *comm, spr_bootstrap *boot, const spr_bootstr
         spr_comm_watch_begin(comm);
         status = spr_comm_connect(comm, meeting, deadline_ns, error);
     }
+    if (status == SPR_OK)
+        spr_trace_ready(comm->trace);
     return status;
 }
 

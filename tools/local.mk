@@ -103,6 +103,7 @@ tools_sparring_run_SOURCES = \
 	tools/run/recorder.c \
 	tools/run/recorder.h \
 	tools/run/remote.c \
+	tools/run/restart.c \
 	tools/run/tree.c \
 	tools/run/tree.h
 

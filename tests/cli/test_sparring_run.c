@@ -171,7 +171,7 @@ static void the_first_failure_is_named_and_its_code_returned(void **state)
 static void a_rank_that_fails_is_started_again(void **state)
 {
     (void)state;
-    run("$RUN -n 2 -t --restart 1 -- sh -c 'echo join=$SPARRING_JOIN; "
+    run("$RUN -n 2 -t --restart 1 --trace-dir none -- sh -c 'echo join=$SPARRING_JOIN; "
         "[ \"$SPARRING_JOIN\" = 1 ] || exit 3; echo there'");
     assert_code(0);
     assert_int_equal(count(result.error, "exited with code 3: started again, 1 of 1\n"), 2);
@@ -186,6 +186,10 @@ static void a_rank_that_fails_is_started_again(void **state)
     run("$RUN -n 1 --restart 2 -- sh -c 'kill -9 $$'");
     assert_code(128 + 9);
     assert_int_equal(count(result.error, "started again"), 2);
+    /* Who had not begun to make a communicator does not join. */
+    run("$RUN -n 1 --restart 1 -- sh -c 'echo join=$SPARRING_JOIN.; exit 3'");
+    assert_code(3);
+    assert_string_equal(result.output, "join=.\njoin=.\n");
     run("$RUN -n 2 --restart 1 --hosts a,b -- true");
     assert_code(2);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  *   RUN -- a rank fails --> GRACE -- 500 ms --> TERM -- 2 s --> (HANGUP -- 500 ms -->) KILL
- *    |   (no restart left)    |                   |                |                     |
+ *    |   (no restart left,    |                   |                |                     |
+ *    |    see restart.c)      |                   |                |                     |
  *    +--- all ranks ended -->---------------------+                |                     |
  *    +------------------------+-------------------+----------------+---------------------+--> DONE
  *
@@ -116,40 +117,12 @@ static void report_failure(struct job *job, const struct rank *rank, pid_t pid, 
         say("%s exited with code %d", name, code);
 }
 
-/* How it ended, and that it begins anew. */
-static void report_restart(const struct job *job, const struct rank *rank, pid_t pid, int status)
-{
-    char name[320];
-    rank_name(job, rank, pid, name, sizeof name);
-    if (WIFSIGNALED(status))
-        say("%s was killed by signal %d (%s): started again, %d of %d", name, WTERMSIG(status),
-            strsignal(WTERMSIG(status)), rank->restarts, job->options->restarts);
-    else
-        say("%s exited with code %d: started again, %d of %d", name, WEXITSTATUS(status),
-            rank->restarts, job->options->restarts);
-}
-
-/* A rank has failed, and may try again. */
-static bool restart(struct job *job, struct rank *rank, pid_t pid, int status)
-{
-    if (status == 0 || job->phase != PHASE_RUN || job->interrupts > 0 || job->failed ||
-        rank->restarts >= job->options->restarts)
-        return false;
-    stream_read(&rank->output); /* its last words come before ours */
-    stream_read(&rank->error);
-    stream_close(&rank->output);
-    stream_close(&rank->error);
-    rank->restarts++;
-    report_restart(job, rank, pid, status);
-    return rank_start(job, rank);
-}
-
 static void rank_ended(struct job *job, struct rank *rank, int status)
 {
     pid_t pid = rank->pid;
     rank->pid = 0;
     job->alive--;
-    if (restart(job, rank, pid, status))
+    if (restart_rank(job, rank, pid, status))
         return;
     if (job->phase <= PHASE_GRACE && job->interrupts == 0) /* later ones are our doing */
         recorder_ended(rank, status);
@@ -174,7 +147,9 @@ void job_reap(struct job *job)
                 rank_ended(job, &job->ranks[i], status);
         }
     }
-    if (pid < 0 && errno == ECHILD)
+    if (pid < 0 && errno == ECHILD && job->again)
+        restart_all(job);
+    else if (pid < 0 && errno == ECHILD)
         job_enter(job, PHASE_DONE);
     else if (job->alive == 0)
         job_enter(job, PHASE_TERM); /* only what ranks left behind is there */
@@ -185,6 +160,7 @@ void job_forward(struct job *job, int number)
     enum { PATIENCE = 3 };
     if (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT) {
         job->interrupts++;
+        job->again = false;
         recorder_look(job, true);
     }
     if (job->interrupts >= PATIENCE || job->alive == 0) {

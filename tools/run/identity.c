@@ -140,7 +140,7 @@ void rank_identity(const struct job *job, const struct rank *rank, struct identi
     snprintf(identity->entries[5], room, "SPARRING_JOB=%s", job->id);
     snprintf(identity->entries[6], room, "SPARRING_ROOT=%s", job->root);
     identity->entries[7][0] = identity->entries[8][0] = '\0';
-    if (rank->restarts > 0)
+    if (rank->joins)
         snprintf(identity->entries[7], room, "SPARRING_JOIN=1");
     /* On emulated hosts the rank that newcomers meet may be elsewhere than rank 0 was. */
     if (job->options->restarts > 0 && job->network.count > 0 && recorder_directory() != NULL)

@@ -176,11 +176,12 @@ int job_run(struct job *job)
         explicit_bzero(job->secret, sizeof job->secret);
     if (job->stdin_fd >= 0)
         close(job->stdin_fd);
+    job->started = true;
     job->failed = !started;
     if (!started)
         job_enter(job, PHASE_KILL);
     else if (job->options->timeout_s > 0)
-        job->deadline_ms = now_ms() + (int64_t)(job->options->timeout_s * 1000);
+        job->deadline_ms = job->timeout_ms = now_ms() + (int64_t)(job->options->timeout_s * 1000);
     while (job->phase != PHASE_DONE)
         step(job, slots);
     explicit_bzero(job->secret, sizeof job->secret);

@@ -27,6 +27,8 @@ struct rank {
     int local_index; /* among the ranks of its host */
     int local_size;
     int restarts;   /* how often it was started again */
+    bool joins;     /* ... to join the others */
+    bool again;     /* ... when all are gone that are being killed */
     pid_t pid;      /* of the rank, or of its remote shell; 0 = not running */
     int control_fd; /* standard input of its remote shell; -1 = none */
     struct stream output;
@@ -59,9 +61,12 @@ struct job {
     enum phase phase;
     int64_t deadline_ms; /* when the phase ends; 0 = never */
     int64_t next_kill_ms;
-    int interrupts; /* INT, TERM and HUP that came in */
-    int code;       /* exit code so far */
-    bool failed;    /* the first failure has been reported */
+    int interrupts;     /* INT, TERM and HUP that came in */
+    int code;           /* exit code so far */
+    bool failed;        /* the first failure has been reported */
+    bool started;       /* all ranks were, once */
+    bool again;         /* all are being killed, and start again then */
+    int64_t timeout_ms; /* when the job ends at the latest; 0 = never */
 };
 
 int64_t now_ms(void);
@@ -93,6 +98,11 @@ bool remote_script(const struct job *job, const struct rank *rank, char **text, 
 const char *remote_shell(const struct options *options);
 /* The command that opens a remote shell on a host; allocated, NULL at its end. */
 char **remote_command(const struct job *job, const struct rank *rank);
+
+/* restart.c: a rank failed that may try again. False: it may not. */
+bool restart_rank(struct job *job, struct rank *rank, pid_t pid, int status);
+/* All are gone, and start again. */
+void restart_all(struct job *job);
 
 /* end.c: phases. */
 void job_enter(struct job *job, enum phase phase);

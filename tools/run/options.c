@@ -133,7 +133,8 @@ static const struct option_row rows[] = {
     {"timeout", 0, "SECONDS", take_timeout,
      "end the whole job after this time, with exit code 124"},
     {"restart", 0, "N", take_restarts,
-     "start a rank that fails again, up to N times, to join the\nothers (spr_comm_grow)"},
+     "start a rank that fails again, up to N times, to join the\nothers (spr_comm_grow); all "
+     "ranks, while they connect"},
     {"env", 'e', "NAME[=VALUE]", take_environment,
      "set (or hand on) a variable for all ranks; may repeat"},
     {"cpu-bind", 0, "none|rank", take_binding,

@@ -42,7 +42,7 @@ static bool connect_standard(const struct job *job, const struct rank *rank,
                              const struct ends *ends)
 {
     int input = ends->input;
-    if (input < 0 && rank->index == 0 && rank->restarts == 0)
+    if (input < 0 && rank->index == 0 && !job->started)
         input = job->stdin_fd >= 0 ? job->stdin_fd : STDIN_FILENO;
     if (input < 0)
         input = open("/dev/null", O_RDONLY | O_CLOEXEC);

@@ -127,16 +127,62 @@ static void write_lines(void)
     close(directory);
 }
 
+static bool is_trace(const char *name)
+{
+    size_t length = strlen(name);
+    return length > 6 && strcmp(name + length - 6, ".trace") == 0;
+}
+
+/* What a recorder says of the job; its file is removed if that is asked for. */
+static enum recorder_state look_at(const struct job *job, const char *name, bool clear)
+{
+    struct spr_trace_header header;
+    char path[PATH_MAX + NAME_MAX + 2];
+    snprintf(path, sizeof path, "%s/%s", recorder.path, name);
+    if (!is_trace(name) || !trace_read_header(path, &header) ||
+        header.job != strtoull(job->id, NULL, 16))
+        return RECORDER_NONE;
+    if (clear)
+        unlink(path);
+    bool lives = trace_process(&header) != PROCESS_GONE;
+    if (header.ready != 0 && (lives || header.ended != 0))
+        return RECORDER_READY;
+    return lives && header.ended == 0 ? RECORDER_NONE : RECORDER_LOST;
+}
+
+static enum recorder_state look_at_all(const struct job *job, bool clear)
+{
+    enum recorder_state state = RECORDER_NONE;
+    DIR *directory = opendir(recorder.path);
+    struct dirent *entry;
+    if (directory == NULL)
+        return RECORDER_UNKNOWN;
+    while ((entry = readdir(directory)) != NULL) {
+        enum recorder_state one = look_at(job, entry->d_name, clear);
+        state = one > state ? one : state;
+    }
+    closedir(directory);
+    return state;
+}
+
+enum recorder_state recorder_state(const struct job *job)
+{
+    return recorder.path[0] != '\0' ? look_at_all(job, false) : RECORDER_UNKNOWN;
+}
+
+void recorder_clear(const struct job *job)
+{
+    if (recorder.path[0] != '\0')
+        look_at_all(job, true);
+}
+
 /* What ranks and write_lines() put there, and nothing else. */
 static void remove_all(const char *path)
 {
     DIR *directory = opendir(path);
     struct dirent *entry;
     while (directory != NULL && (entry = readdir(directory)) != NULL) {
-        size_t length = strlen(entry->d_name);
-        bool ours = strcmp(entry->d_name, "ranks") == 0 ||
-                    (length > 6 && strcmp(entry->d_name + length - 6, ".trace") == 0);
-        if (ours)
+        if (strcmp(entry->d_name, "ranks") == 0 || is_trace(entry->d_name))
             unlinkat(dirfd(directory), entry->d_name, 0);
     }
     if (directory != NULL)

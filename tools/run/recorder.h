@@ -16,6 +16,17 @@ struct rank;
 void recorder_open(const struct options *options);
 /* Its name; NULL: there is none. */
 const char *recorder_directory(void);
+/* How far the ranks have come with their communicator, as their recorders say. */
+enum recorder_state {
+    RECORDER_UNKNOWN, /* there are no recorders */
+    RECORDER_NONE,    /* nobody who is gone has begun, nobody has finished */
+    RECORDER_LOST, /* one is gone without which it cannot become complete, and no living rank has it
+                    * complete */
+    RECORDER_READY /* a living rank has it complete, or had it to its end */
+};
+enum recorder_state recorder_state(const struct job *job);
+/* All ranks are gone and start again: what they left is removed. */
+void recorder_clear(const struct job *job);
 /* How the ranks are at the first failure or, `ending`, when the job is ended from outside, so that
  * later failures are our doing: the first call counts. */
 void recorder_look(const struct job *job, bool ending);

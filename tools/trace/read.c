@@ -133,6 +133,14 @@ struct trace *trace_read(const char *path, char *error, size_t error_bytes)
     return t;
 }
 
+bool trace_read_header(const char *path, struct spr_trace_header *header)
+{
+    char error[TRACE_TEXT_BYTES];
+
+    return read_bytes(path, (char *)header, sizeof *header, error, sizeof error) &&
+           check_header(header, error, sizeof error);
+}
+
 void trace_free(struct trace *t)
 {
     if (!t)

@@ -86,8 +86,7 @@ static void read_line(const char *path, char *text, size_t bytes)
     text[n > 0 ? n : 0] = '\0';
 }
 
-/* By pid and start time, so that a pid that was given again is not taken for the rank. */
-static enum process_kind look(const struct spr_trace_header *h)
+enum process_kind trace_process(const struct spr_trace_header *h)
 {
     char path[64], text[1024], state = 0;
     unsigned long long start = 0;
@@ -119,6 +118,6 @@ void trace_processes(struct trace_set *set, const char *directory)
     for (int r = 0; r < set->size; r++) {
         const struct trace *t = set->ranks[r];
         if (t && strcmp(t->header.boot_id, boot_id) == 0 && strcmp(t->header.host, host) == 0)
-            set->processes[r].kind = look(&t->header);
+            set->processes[r].kind = trace_process(&t->header);
     }
 }

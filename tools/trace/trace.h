@@ -68,6 +68,8 @@ static inline uint64_t trace_time(const struct trace *t, const struct spr_event 
 struct trace *trace_read(const char *path, char *error, size_t error_bytes);
 /* The same of the SPR_TRACE_FILE_BYTES bytes of a file. */
 struct trace *trace_parse(const char *bytes, char *error, size_t error_bytes);
+/* The header alone. False: it is none, or of another version. */
+bool trace_read_header(const char *path, struct spr_trace_header *header);
 void trace_free(struct trace *t);
 /* set.c: a directory or one file. False: `error` has one line with the path. */
 bool trace_set_read(struct trace_set *set, const char *path, char *error, size_t error_bytes);
@@ -86,6 +88,9 @@ void trace_align(struct trace_set *set);
 
 /* state.c: fills processes; `directory` may be NULL. */
 void trace_processes(struct trace_set *set, const char *directory);
+/* Is the process there that wrote this, on this machine? By pid and start time, so that a pid that
+ * was given again is not taken for it. */
+enum process_kind trace_process(const struct spr_trace_header *header);
 /* "was killed by signal 9 (Killed)" */
 void process_text(const struct process *process, char *text, size_t bytes);
 

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * --restart: what becomes of a rank that failed depends on how far the job has come with its
+ * communicator, which the recorders of the ranks tell.
+ *
+ *   a living rank has it complete       the failed one joins it: SPARRING_JOIN
+ *   nobody who is gone had begun        it starts again as if nothing had been
+ *   one is gone that had begun          nobody can complete it: the others are killed, and all that
+ *                                       had not ended start again
+ *   there are no recorders              as if it were complete
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "tools/run/job.h"
+#include "tools/run/recorder.h"
+
+/* How it ended, and what comes now. */
+static void report(const struct job *job, const struct rank *rank, pid_t pid, int status,
+                   const char *next)
+{
+    char name[320];
+    rank_name(job, rank, pid, name, sizeof name);
+    if (WIFSIGNALED(status))
+        say("%s was killed by signal %d (%s): %s, %d of %d", name, WTERMSIG(status),
+            strsignal(WTERMSIG(status)), next, rank->restarts, job->options->restarts);
+    else
+        say("%s exited with code %d: %s, %d of %d", name, WEXITSTATUS(status), next, rank->restarts,
+            job->options->restarts);
+}
+
+/* Its last words come before ours. */
+static void take_output(struct rank *rank)
+{
+    stream_read(&rank->output);
+    stream_read(&rank->error);
+    stream_close(&rank->output);
+    stream_close(&rank->error);
+}
+
+bool restart_rank(struct job *job, struct rank *rank, pid_t pid, int status)
+{
+    if (status == 0 || job->phase != PHASE_RUN || job->interrupts > 0 || job->failed ||
+        rank->restarts >= job->options->restarts)
+        return false;
+    enum recorder_state state = recorder_state(job);
+    take_output(rank);
+    rank->restarts++;
+    rank->again = state == RECORDER_LOST;
+    rank->joins = state == RECORDER_READY || state == RECORDER_UNKNOWN;
+    if (state != RECORDER_LOST) {
+        report(job, rank, pid, status, "started again");
+        return rank_start(job, rank);
+    }
+    report(job, rank, pid, status,
+           "no rank that lives has its communicator, all ranks are started again");
+    for (int i = 0; i < job->count; i++)
+        job->ranks[i].again = job->ranks[i].again || job->ranks[i].pid > 0;
+    job->again = job->failed = true;
+    job->code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    job_enter(job, PHASE_KILL);
+    return true;
+}
+
+void restart_all(struct job *job)
+{
+    job->again = job->failed = false;
+    job->code = 0;
+    job->phase = PHASE_RUN;
+    job->deadline_ms = job->timeout_ms;
+    recorder_clear(job);
+    for (int i = 0; i < job->count; i++) {
+        struct rank *rank = &job->ranks[i];
+        if (!rank->again)
+            continue;
+        take_output(rank);
+        rank->again = rank->joins = false;
+        if (!rank_start(job, rank)) {
+            job->failed = true;
+            job_enter(job, PHASE_KILL);
+            return;
+        }
+    }
+}
