@@ -19,6 +19,7 @@ base_libspr_base_la_SOURCES = \
 	base/list.h \
 	base/log.c \
 	base/log.h \
+	base/marks.h \
 	base/mem.c \
 	base/mem.h \
 	base/mem_count.h \

@@ -10,6 +10,7 @@
 #ifndef SPR_COLLECTIVES_COLLECTIVE_H
 #define SPR_COLLECTIVES_COLLECTIVE_H
 
+#include "base/marks.h"
 #include "collectives/comm.h"
 #include "collectives/descriptor.h"
 #include "compress/chunk.h"
@@ -134,18 +135,25 @@ struct spr_request {
     void *on_complete_ctx;
 };
 
-/* A message of a request. */
+/* A message of a request. What is done may mark a number, of the peer as the algorithm counts, so
+ * that the next advance() need not look at all. */
 struct spr_out {
     struct spr_send send;
     spr_request *rq;
     bool busy;
+    uint32_t number;
+    struct spr_marks *marks; /* NULL: none */
+    uint32_t *under_way;     /* counts those that are busy; or NULL */
 };
 struct spr_in {
     struct spr_recv recv;
     spr_request *rq;
     enum { SPR_IN_FREE, SPR_IN_POSTED, SPR_IN_ARRIVED } state;
-    uint32_t index; /* free for the algorithm */
+    uint32_t number;
+    struct spr_marks *marks; /* NULL: none */
 };
+/* Marks for n numbers, all of them set. False: no memory. */
+bool spr_request_marks(spr_request *rq, struct spr_marks *marks, int n);
 void spr_post_send(spr_request *rq, struct spr_out *out, int peer, uint32_t step, const void *data,
                    size_t bytes, bool eager);
 /* into NULL: borrow. */

@@ -50,26 +50,24 @@ static char *target(const struct spr_direct *d, int owner, uint32_t c)
 /* Step 1: contributions to the owners -----------------------------------------------------------
  */
 
-/* Does this rank send its part of the owner's segment? */
-static bool contributes(const struct spr_direct *d, int owner)
-{
-    return owner != d->group.rank && (d->reduce || (d->scatter && d->group.rank == d->root));
-}
-
 static void contribute(spr_request *rq, struct spr_direct *d)
 {
-    int size = d->group.size;
+    int size = d->group.size, i;
 
-    for (int i = 1; i < size; i++) {
-        int owner = (d->group.rank + size - i) % size;
+    spr_marks_for_each(i, &d->may_contribute, 0)
+    {
+        int owner = spr_direct_before(d, i);
         struct spr_direct_peer *p = &d->peers[owner];
-        uint32_t chunks = contributes(d, owner) ? spr_direct_segment_chunks(d, owner) : 0;
+        uint32_t chunks =
+            spr_direct_contributes(d, owner) ? spr_direct_segment_chunks(d, owner) : 0;
+        spr_marks_clear(&d->may_contribute, i);
         while (p->contributed < chunks) {
             uint32_t c = p->contributed;
             struct spr_out *out = &d->to_owner[(c % d->ahead) * (uint32_t)size + (uint32_t)owner];
             if (out->busy)
                 break;
             p->contributed++;
+            d->unsent--;
             spr_post_send(rq, out, spr_group_rank(&d->group, owner), d->step + c,
                           source(d, owner, c), chunk_length(d, owner, c) * d->element, d->eager);
         }
@@ -207,6 +205,7 @@ static void sum(spr_request *rq, struct spr_direct *d)
         if (d->taken)
             memset(d->taken, 0, (size_t)d->group.size * sizeof *d->taken);
         d->finished++;
+        spr_marks_set_all(&d->may_spread);
     }
 out:
     rq->comm->counters.reduce_ns += spr_now_ns(rq->comm->clock) - begin;
@@ -224,32 +223,30 @@ static void take_from_root(spr_request *rq, struct spr_direct *d)
             spr_in_release(in);
         }
         d->finished++;
+        spr_marks_set_all(&d->may_spread);
     }
 }
 
 /* Step 2: results to everybody ------------------------------------------------------------------
  */
 
-/* A broadcast's root has everything already. */
-static bool gathers(const struct spr_direct *d, int rank)
-{
-    return d->gather && !(d->scatter && rank == d->root);
-}
-
 static void spread(spr_request *rq, struct spr_direct *d)
 {
-    int size = d->group.size;
+    int size = d->group.size, i;
 
-    for (int i = 1; i < size; i++) {
-        int peer = (d->group.rank + size - i) % size;
+    spr_marks_for_each(i, &d->may_spread, 0)
+    {
+        int peer = spr_direct_before(d, i);
         struct spr_direct_peer *p = &d->peers[peer];
-        uint32_t ready = gathers(d, peer) ? d->finished : 0;
+        uint32_t ready = i > 0 && spr_direct_gathers(d, peer) ? d->finished : 0;
+        spr_marks_clear(&d->may_spread, i);
         while (p->spread < ready) {
             uint32_t c = p->spread;
             struct spr_out *out = &d->to_all[(c % d->ahead) * (uint32_t)size + (uint32_t)peer];
             if (out->busy)
                 break;
             p->spread++;
+            d->unsent--;
             out->send.crc_known = d->crc;
             out->send.crc = d->crc ? d->crc[c] : 0;
             spr_post_send(rq, out, spr_group_rank(&d->group, peer), SPREAD_STEP | (d->step + c),
@@ -283,15 +280,16 @@ static bool gather_arrived(spr_request *rq, struct spr_direct *d, int owner)
 
 static bool gather(spr_request *rq, struct spr_direct *d)
 {
-    int size = d->group.size;
-    bool all = true;
+    int size = d->group.size, i;
 
-    if (!gathers(d, d->group.rank))
+    if (!spr_direct_gathers(d, d->group.rank))
         return true;
-    for (int i = 1; i < size; i++) {
-        int owner = (d->group.rank + i) % size;
+    spr_marks_for_each(i, &d->came, 0)
+    {
+        int owner = spr_direct_behind(d, i);
         struct spr_direct_peer *p = &d->peers[owner];
-        uint32_t chunks = spr_direct_segment_chunks(d, owner);
+        uint32_t chunks = i > 0 ? spr_direct_segment_chunks(d, owner) : 0, before = p->gathered;
+        spr_marks_clear(&d->came, i);
         if (!gather_arrived(rq, d, owner))
             return false;
         while (p->expected < chunks && p->expected < p->gathered + d->ahead) {
@@ -300,22 +298,9 @@ static bool gather(spr_request *rq, struct spr_direct *d)
                              spr_group_rank(&d->group, owner), SPREAD_STEP | (d->step + c),
                              target(d, owner, c), chunk_length(d, owner, c) * d->element, d->eager);
         }
-        all &= p->gathered == chunks;
+        d->missing -= before < p->gathered && p->gathered == chunks;
     }
-    return all;
-}
-
-static bool all_sent(const struct spr_direct *d)
-{
-    for (int r = 0; r < d->group.size; r++) {
-        if (r == d->group.rank)
-            continue;
-        if (contributes(d, r) && d->peers[r].contributed < spr_direct_segment_chunks(d, r))
-            return false;
-        if (gathers(d, r) && d->peers[r].spread < d->own)
-            return false;
-    }
-    return true;
+    return d->missing == 0;
 }
 
 bool spr_direct_go_on(spr_request *rq, struct spr_direct *d)
@@ -330,13 +315,7 @@ bool spr_direct_go_on(spr_request *rq, struct spr_direct *d)
     spread(rq, d);
     contribute(rq, d);
     gathered = gather(rq, d);
-    return gathered && d->finished == d->own && all_sent(d);
+    return gathered && d->finished == d->own && d->unsent == 0;
 }
 
-bool spr_direct_is_idle(const struct spr_direct *d)
-{
-    for (int i = 0; i < (int)d->ahead * d->group.size; i++)
-        if (d->to_owner[i].busy || d->to_all[i].busy)
-            return false;
-    return true;
-}
+bool spr_direct_is_idle(const struct spr_direct *d) { return d->under_way == 0; }

@@ -49,6 +49,11 @@ struct spr_direct {
     uint32_t wanted_chunk, wanted_peer; /* next contribution to ask for */
     void *accumulator;
     struct spr_direct_peer *peers;
+    /* Ranks that may be sent a contribution, or a result; whose results may have come: */
+    struct spr_marks may_contribute, may_spread, came;
+    size_t unsent;                /* messages of both steps that were not posted yet */
+    uint32_t under_way;           /* ... that were, and have not left */
+    int missing;                  /* ranks whose results are not complete */
     struct spr_in *contributions; /* [SPR_DIRECT_WINDOWS][size] */
     char **staging;           /* [SPR_DIRECT_WINDOWS][size]: where one was received into, or NULL */
     struct spr_out *to_owner; /* [ahead][size] */
@@ -57,6 +62,29 @@ struct spr_direct {
     uint32_t crc_room;
     struct spr_in *from_owner; /* [ahead][size] */
 };
+
+/* The rank so many before this one, in a circle: in that order it sends. And so many behind it: in
+ * that order it receives. Marks are set by that number. */
+static inline int spr_direct_before(const struct spr_direct *d, int i)
+{
+    return (d->group.rank + d->group.size - i) % d->group.size;
+}
+static inline int spr_direct_behind(const struct spr_direct *d, int i)
+{
+    return (d->group.rank + i) % d->group.size;
+}
+
+/* Does this rank send its part of an owner's segment? */
+static inline bool spr_direct_contributes(const struct spr_direct *d, int owner)
+{
+    return owner != d->group.rank && (d->reduce || (d->scatter && d->group.rank == d->root));
+}
+
+/* Does a rank get results? A broadcast's root has everything already. */
+static inline bool spr_direct_gathers(const struct spr_direct *d, int rank)
+{
+    return d->gather && !(d->scatter && rank == d->root);
+}
 
 static inline size_t spr_direct_segment_start(const struct spr_direct *d, int owner)
 {

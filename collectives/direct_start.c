@@ -53,8 +53,37 @@ void spr_direct_begin(spr_request *rq, struct spr_direct *d)
         memset(d->taken, 0, (size_t)d->group.size * sizeof *d->taken);
     d->wanted_chunk = d->wanted_peer = 0;
     assert(!d->crc || d->own <= d->crc_room);
-    if (d->peers)
-        memset(d->peers, 0, (size_t)d->group.size * sizeof *d->peers);
+    d->unsent = 0;
+    d->missing = 0;
+    for (int r = 0; r < d->group.size; r++) {
+        uint32_t chunks = r != d->group.rank ? spr_direct_segment_chunks(d, r) : 0;
+        d->unsent += spr_direct_contributes(d, r) ? chunks : 0;
+        d->unsent += r != d->group.rank && spr_direct_gathers(d, r) ? d->own : 0;
+        d->missing += chunks > 0 && spr_direct_gathers(d, d->group.rank);
+    }
+    if (!d->peers)
+        return;
+    memset(d->peers, 0, (size_t)d->group.size * sizeof *d->peers);
+    spr_marks_set_all(&d->may_contribute);
+    spr_marks_set_all(&d->may_spread);
+    spr_marks_set_all(&d->came);
+}
+
+/* What is done is marked. */
+static void number_messages(struct spr_direct *d)
+{
+    size_t size = (size_t)d->group.size;
+
+    for (size_t i = 0; i < d->ahead * size; i++) {
+        uint32_t behind = (uint32_t)((i + size - (size_t)d->group.rank) % size);
+        uint32_t before = behind ? (uint32_t)size - behind : 0;
+        d->to_owner[i].marks = &d->may_contribute;
+        d->to_all[i].marks = &d->may_spread;
+        d->from_owner[i].marks = &d->came;
+        d->to_owner[i].number = d->to_all[i].number = before;
+        d->from_owner[i].number = behind;
+        d->to_owner[i].under_way = d->to_all[i].under_way = &d->under_way;
+    }
 }
 
 bool spr_direct_make(spr_request *rq, struct spr_direct *d)
@@ -86,8 +115,14 @@ bool spr_direct_make(spr_request *rq, struct spr_direct *d)
         if (!d->crc)
             return false;
     }
-    return d->peers && d->contributions && d->staging && d->to_owner && d->to_all &&
-           d->from_owner && d->accumulator;
+    if (!d->peers || !d->contributions || !d->staging || !d->to_owner || !d->to_all ||
+        !d->from_owner || !d->accumulator ||
+        !spr_request_marks(rq, &d->may_contribute, d->group.size) ||
+        !spr_request_marks(rq, &d->may_spread, d->group.size) ||
+        !spr_request_marks(rq, &d->came, d->group.size))
+        return false;
+    number_messages(d);
+    return true;
 }
 
 void spr_direct_end(spr_request *rq, struct spr_direct *d)

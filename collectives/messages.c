@@ -21,12 +21,25 @@ void spr_collective_wake(spr_request *rq)
     spr_list_push_front(before, &rq->ready_node);
 }
 
+bool spr_request_marks(spr_request *rq, struct spr_marks *marks, int n)
+{
+    marks->n = n;
+    marks->words = spr_arena_alloc(&rq->arena, spr_marks_words(n) * sizeof *marks->words);
+    if (marks->words)
+        spr_marks_set_all(marks);
+    return marks->words;
+}
+
 static void send_done(struct spr_send *send, spr_status status)
 {
     struct spr_out *out = spr_container_of(send, struct spr_out, send);
 
     (void)status; /* a failure has revoked the communicator already */
     out->busy = false;
+    if (out->under_way)
+        --*out->under_way;
+    if (out->marks)
+        spr_marks_set(out->marks, (int)out->number);
     out->rq->outstanding--;
     spr_collective_wake(out->rq);
 }
@@ -36,6 +49,8 @@ static void receive_done(struct spr_recv *recv, spr_status status)
     struct spr_in *in = spr_container_of(recv, struct spr_in, recv);
 
     in->state = status ? SPR_IN_FREE : SPR_IN_ARRIVED;
+    if (in->marks)
+        spr_marks_set(in->marks, (int)in->number);
     in->rq->outstanding--;
     spr_collective_wake(in->rq);
 }
@@ -46,6 +61,8 @@ void spr_post_send(spr_request *rq, struct spr_out *out, int peer, uint32_t step
     assert(!out->busy);
     out->rq = rq;
     out->busy = true;
+    if (out->under_way)
+        ++*out->under_way;
     out->send.peer = rq->comm->ids[peer];
     out->send.operation = rq->operation;
     out->send.priority = rq->priority;

@@ -48,7 +48,6 @@ static size_t encode_next(spr_request *rq, int owner)
     return bytes;
 }
 
-/* An owner of no windows (a very short vector) takes no part. */
 static bool contributed_all(const struct spr_sparse_state *s, int owner)
 {
     return s->sent_windows[owner] == spr_blocks_windows(&s->blocks, (uint32_t)owner);
@@ -57,29 +56,29 @@ static bool contributed_all(const struct spr_sparse_state *s, int owner)
 bool spr_sparse_contribute(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
-    int owners = spr_sparse_owners(s), first = s->own < 0 ? rq->comm->rank : s->own;
+    int owners = spr_sparse_owners(s), i;
+    int first = ((s->own < 0 ? rq->comm->rank : s->own) + 1) % owners;
     uint64_t begin = spr_now_ns(rq->comm->clock);
-    bool all = true;
 
-    for (int i = 0; i < owners; i++) {
-        int owner = (first + 1 + i) % owners, to = spr_sparse_collector(s, owner);
-        if (to == rq->comm->rank)
+    spr_marks_for_each(i, &s->may_send, first)
+    {
+        int owner = (first + i) % owners;
+        uint32_t step = s->collectors ? spr_sparse_step(s, owner) : 0;
+        size_t bytes;
+        if (s->way->is_ready && !s->way->is_ready(rq, owner))
             continue;
-        if (s->way->is_ready && !s->way->is_ready(rq, owner)) {
-            all = false;
+        spr_marks_clear(&s->may_send, owner);
+        if (contributed_all(s, owner))
             continue;
-        }
-        if (!s->to_owner[owner].busy && !contributed_all(s, owner)) {
-            uint32_t step = s->collectors ? spr_sparse_step(s, owner) : 0;
-            size_t bytes = encode_next(rq, owner);
-            spr_wire_begin(&s->to_owner_wire[owner]);
-            spr_wire_send(rq, &s->to_owner_wire[owner], &s->to_owner[owner], to,
-                          step + s->sent_chunks[owner]++, s->to_owner_buffer[owner], bytes);
-        }
-        all &= contributed_all(s, owner);
+        bytes = encode_next(rq, owner);
+        spr_wire_begin(&s->to_owner_wire[owner]);
+        spr_wire_send(rq, &s->to_owner_wire[owner], &s->to_owner[owner],
+                      spr_sparse_collector(s, owner), step + s->sent_chunks[owner]++,
+                      s->to_owner_buffer[owner], bytes);
+        s->unsent -= contributed_all(s, owner);
     }
     rq->comm->counters.encode_ns += spr_now_ns(rq->comm->clock) - begin;
-    return all;
+    return s->unsent == 0;
 }
 
 /* Owner: merge ----------------------------------------------------------------------------------
@@ -202,7 +201,8 @@ static bool add_sources(spr_request *rq)
 static void merge(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
-    int sources = s->sources.size;
+    int sources = s->sources.size, i;
+    int first = sources ? (s->sources.rank + 1) % sources : 0;
     uint64_t begin = spr_now_ns(rq->comm->clock);
 
     while (s->merged < s->windows && s->way->has_room(rq)) {
@@ -210,9 +210,13 @@ static void merge(spr_request *rq)
             break;
     }
     rq->comm->counters.merge_ns += spr_now_ns(rq->comm->clock) - begin;
-    for (int i = 1; i < sources && !rq->comm->error.status; i++) {
-        int from = (s->sources.rank + i) % sources;
-        if (s->windows)
+    if (s->windows == 0 || rq->comm->error.status)
+        return;
+    spr_marks_for_each(i, &s->stirred_sources, first)
+    {
+        int from = (first + i) % sources;
+        spr_marks_clear(&s->stirred_sources, from);
+        if (from != s->sources.rank)
             spr_stream_ask(rq, &s->contributions[from], spr_group_rank(&s->sources, from), 0);
     }
 }
@@ -221,12 +225,15 @@ static void withdraw_rest(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
 
+    if (s->withdrawn)
+        return;
     for (int i = 0; i < s->sources.size; i++)
         if (!spr_stream_withdraw(&s->contributions[i]))
             return;
     for (int o = 0; o < spr_sparse_owners(s); o++)
         if (!spr_stream_withdraw(&s->unions[o]))
             return;
+    s->withdrawn = true;
 }
 
 bool spr_sparse_go_on(spr_request *rq, bool contributed)

@@ -29,6 +29,8 @@ struct spr_stream {
     uint32_t window;                /* first one not yet consumed */
     bool last;                      /* the last chunk is open or consumed */
     bool open;                      /* chunk is valid */
+    uint32_t number;                /* among others: */
+    struct spr_marks *stirred;      /* marked when one has come or was closed; or NULL */
     struct spr_chunk chunk;
 };
 
@@ -44,6 +46,7 @@ struct spr_union_slot {
     char *buffer;
     struct spr_wire wire;
     struct spr_out *out; /* [size] */
+    uint32_t under_way;  /* of these */
 };
 
 /* Kept copies of union chunks, in order, for a list result. */
@@ -93,6 +96,8 @@ struct spr_sparse_state {
     struct spr_out *to_owner;       /* [blocks.ranks] */
     char **to_owner_buffer;         /* [blocks.ranks] */
     struct spr_wire *to_owner_wire; /* [blocks.ranks] */
+    struct spr_marks may_send;      /* owners that may be sent something more */
+    int unsent;                     /* ... that have not been sent all */
     struct spr_chunk_writer writer;
     void *writer_scratch;
     const struct spr_index_coder *indices; /* of positions in chunks that are sent, or NULL */
@@ -101,6 +106,7 @@ struct spr_sparse_state {
     struct spr_group sources;         /* whose contributions are added, in this order */
     bool (*add_own)(spr_request *rq); /* ... and how that of this rank is; false: not yet */
     struct spr_stream *contributions; /* [sources.size] */
+    struct spr_marks stirred_sources; /* of these */
     uint32_t merged;                  /* windows summed and harvested */
     int next_rank;                    /* whose entries of window `merged` are added next */
     bool
@@ -114,6 +120,9 @@ struct spr_sparse_state {
     uint32_t union_chunks;
     struct spr_union_slot slots[SPR_SPARSE_UNIONS];
     struct spr_stream *unions;           /* [blocks.ranks] by owner */
+    struct spr_marks stirred_unions;     /* of these */
+    int missing;                         /* ... that are not complete */
+    bool withdrawn;                      /* what nobody will send is not awaited any more */
     const struct spr_topology *topology; /* NULL: each owner tells every rank itself */
     struct spr_out **relays; /* [blocks.ranks] by owner, [SPR_SPARSE_AHEAD][listeners] */
     uint64_t union_entries;
@@ -246,8 +255,10 @@ void spr_sparse_each_owns(spr_request *rq);
  * them; and those of unions in chunks, too. False: there is no memory. */
 bool spr_sparse_make_links(spr_request *rq);
 bool spr_sparse_make(spr_request *rq);
-/* `n` streams, all but that of number `own` with memory; -1: all. False: there is none. */
-bool spr_sparse_make_streams(spr_request *rq, struct spr_stream **streams, int n, int own);
+/* `n` streams, all but that of number `own` with memory; -1: all. `stirred`: marks for them, or
+ * NULL. False: there is no memory. */
+bool spr_sparse_make_streams(spr_request *rq, struct spr_stream **streams, int n, int own,
+                             struct spr_marks *stirred);
 void spr_sparse_free_streams(spr_request *rq, struct spr_stream *streams, int n);
 /* The slots of struct spr_algorithm. */
 spr_status spr_sparse_start(spr_request *rq);

@@ -8,14 +8,25 @@
 
 #include "compress/select/topk.h"
 
-bool spr_sparse_make_streams(spr_request *rq, struct spr_stream **streams, int n, int own)
+bool spr_sparse_make_streams(spr_request *rq, struct spr_stream **streams, int n, int own,
+                             struct spr_marks *stirred)
 {
     *streams = spr_arena_alloc(&rq->arena, (size_t)n * sizeof **streams);
-    if (!*streams)
+    if (!*streams || (stirred && !spr_request_marks(rq, stirred, n)))
         return false;
-    for (int i = 0; i < n; i++)
-        if (i != own && !spr_stream_open(rq, &(*streams)[i]))
+    for (int i = 0; i < n; i++) {
+        struct spr_stream *s = &(*streams)[i];
+        if (i == own)
+            continue;
+        if (!spr_stream_open(rq, s))
             return false;
+        s->stirred = stirred;
+        s->number = (uint32_t)i;
+        for (int k = 0; k < SPR_SPARSE_AHEAD; k++) {
+            s->in[k].marks = stirred;
+            s->in[k].number = (uint32_t)i;
+        }
+    }
     return true;
 }
 
@@ -36,13 +47,23 @@ static bool make_senders(spr_request *rq)
     s->to_owner_buffer = spr_arena_alloc(&rq->arena, owners * sizeof *s->to_owner_buffer);
     s->to_owner_wire = spr_arena_alloc(&rq->arena, owners * sizeof *s->to_owner_wire);
     if (!s->sent_windows || !s->sent_chunks || !s->to_owner || !s->to_owner_buffer ||
-        !s->to_owner_wire)
+        !s->to_owner_wire || !spr_request_marks(rq, &s->may_send, (int)owners))
         return false;
-    for (int o = 0; o < spr_sparse_owners(s); o++)
-        if (spr_sparse_collector(s, o) != rq->comm->rank &&
-            (!(s->to_owner_buffer[o] = spr_sparse_buffer_get(rq)) ||
-             !spr_wire_open(rq, &s->to_owner_wire[o])))
+    for (int o = 0; o < spr_sparse_owners(s); o++) {
+        /* An owner of no windows (a very short vector) takes no part. */
+        bool none = spr_sparse_collector(s, o) == rq->comm->rank ||
+                    spr_blocks_windows(&s->blocks, (uint32_t)o) == 0;
+        if (none) {
+            spr_marks_clear(&s->may_send, o);
+            continue;
+        }
+        s->unsent++;
+        s->to_owner[o].marks = &s->may_send;
+        s->to_owner[o].number = (uint32_t)o;
+        if (!(s->to_owner_buffer[o] = spr_sparse_buffer_get(rq)) ||
+            !spr_wire_open(rq, &s->to_owner_wire[o]))
             return false;
+    }
     return true;
 }
 
@@ -87,6 +108,8 @@ static bool make_owner(spr_request *rq)
         s->slots[i].out = spr_arena_alloc(&rq->arena, size * sizeof *s->slots[i].out);
         if (!s->slots[i].buffer || !s->slots[i].out || !spr_wire_open(rq, &s->slots[i].wire))
             return false;
+        for (size_t r = 0; r < size; r++)
+            s->slots[i].out[r].under_way = &s->slots[i].under_way;
     }
     return true;
 }
@@ -209,16 +232,20 @@ bool spr_sparse_make_links(spr_request *rq)
 
     if (s->own >= 0) {
         s->windows = spr_blocks_windows(&s->blocks, (uint32_t)s->own);
-        if (!spr_sparse_make_streams(rq, &s->contributions, s->sources.size, s->sources.rank))
+        if (!spr_sparse_make_streams(rq, &s->contributions, s->sources.size, s->sources.rank,
+                                     &s->stirred_sources))
             return false;
         if (rq->comm->options.determinism == SPR_DETERMINISM_OFF &&
             !(s->taken = spr_arena_alloc(&rq->arena, (size_t)s->sources.size * sizeof *s->taken)))
             return false;
     }
-    if (!make_senders(rq) || !spr_sparse_make_streams(rq, &s->unions, owners, s->own))
+    if (!make_senders(rq) ||
+        !spr_sparse_make_streams(rq, &s->unions, owners, s->own, &s->stirred_unions))
         return false;
-    for (int o = 0; o < owners; o++)
+    for (int o = 0; o < owners; o++) {
         s->unions[o].last = spr_blocks_windows(&s->blocks, (uint32_t)o) == 0;
+        s->missing += o != s->own && !s->unions[o].last;
+    }
     return true;
 }
 

@@ -127,6 +127,8 @@ void spr_stream_close(struct spr_stream *s)
     spr_in_release(&s->in[s->taken % SPR_SPARSE_AHEAD]);
     s->taken++;
     s->open = false;
+    if (s->stirred)
+        spr_marks_set(s->stirred, (int)s->number);
 }
 
 bool spr_stream_withdraw(struct spr_stream *s)

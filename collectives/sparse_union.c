@@ -19,10 +19,7 @@ static struct spr_union_slot *free_slot(const spr_request *rq)
     struct spr_sparse_state *s = rq->state;
     struct spr_union_slot *slot = &s->slots[s->union_chunks % SPR_SPARSE_UNIONS];
 
-    for (int r = 0; r < rq->comm->size; r++)
-        if (slot->out[r].busy)
-            return NULL;
-    return slot;
+    return slot->under_way ? NULL : slot;
 }
 
 /* What encoding has left of the union that is in the writer. */
@@ -145,14 +142,17 @@ static void release_passed_on(spr_request *rq, int owner)
 bool spr_union_take(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
-    int owners = spr_sparse_owners(s), first = s->own < 0 ? rq->comm->rank : s->own;
+    int owners = spr_sparse_owners(s), i;
+    int first = ((s->own < 0 ? rq->comm->rank : s->own) + 1) % owners;
     uint64_t begin = spr_now_ns(rq->comm->clock);
-    bool all = true;
 
-    for (int i = 0; i < owners; i++) {
-        int owner = (first + 1 + i) % owners;
+    spr_marks_for_each(i, &s->stirred_unions, first)
+    {
+        int owner = (first + i) % owners;
         struct spr_stream *u = &s->unions[owner];
+        bool was_last = u->last;
         struct spr_in *in;
+        spr_marks_clear(&s->stirred_unions, owner);
         if (owner == s->own)
             continue;
         while (!u->last && (in = spr_stream_next(u)) != NULL)
@@ -162,8 +162,10 @@ bool spr_union_take(spr_request *rq)
             release_passed_on(rq, owner);
         spr_stream_ask(rq, u, spr_sparse_source(rq, owner, rq->comm->rank),
                        spr_union_step(s, owner));
-        all &= u->last;
+        s->missing -= u->last && !was_last;
+        if (u->passed_on < u->taken && s->relays && s->relays[owner])
+            spr_marks_set(&s->stirred_unions, owner); /* nothing else tells when it has left */
     }
     rq->comm->counters.decode_ns += spr_now_ns(rq->comm->clock) - begin;
-    return all;
+    return s->missing == 0;
 }

@@ -14,6 +14,7 @@ test_programs = \
 	tests/unit/test_base_mem \
 	tests/unit/test_base_opt \
 	tests/unit/test_base_opt_load \
+	tests/unit/test_base_marks \
 	tests/unit/test_base_rng \
 	tests/unit/test_base_status \
 	tests/unit/test_base_trace \
