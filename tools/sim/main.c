@@ -3,6 +3,8 @@
  * sparring-sim: what collectives would cost on many ranks, found by running them over a simulated
  * network.
  */
+#include <limits.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <sys/prctl.h>
 
@@ -24,6 +26,10 @@ int main(int argc, char **argv)
     }
     /* Buffers of hundreds of ranks, each written a few bytes: huge pages would take all memory. */
     (void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+    /* What frames held is used for the next ones, not given back to be asked for again. */
+    (void)mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    (void)mallopt(M_TRIM_THRESHOLD, INT_MAX);
+    (void)mallopt(M_TOP_PAD, 64 << 20);
     done = report_open(&report, &options) && sweep(&report);
     done = report_close(&report, done) && done;
     if (fflush(stdout) != 0) {
