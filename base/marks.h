@@ -47,8 +47,8 @@ static inline int spr_marks_scan(const struct spr_marks *m, int from, int to)
 }
 
 /* All marked ones, in a circle that begins at `first`, in [0, n): the first step of at least
- * `step` whose number, (first + step) % n, is marked; n when there is none. What is marked behind
- * that while they are gone through is met; what is marked before is not. */
+ * `step` whose number, (first + step) % n, is marked; n when there is none. What is marked
+ * while they are gone through is met if it is still to come, and not if it has been passed. */
 static inline int spr_marks_next(const struct spr_marks *m, int first, int step)
 {
     if (step < m->n - first) {

@@ -262,47 +262,6 @@ static void settings_that_differ_are_named(void **state)
 }
 
 /* Rank 1 dies once; a run that was quicker than its death is right as well. */
-static void an_elastic_job_survives(void **state)
-{
-    (void)state;
-    run("$RUN -n 3 --restart 1 -- sh -c '[ -n \"$SPARRING_JOIN\" ] || [ $SPARRING_RANK != 1 ] ||"
-        " (sleep 0.3; kill -9 $$) & exec $PERF allreduce --elastic -b 256K -e 256K -n 1500'");
-    assert_int_equal(result.code, 0);
-    assert_has(result.output, "1500 iterations of 262144 bytes, 3 ranks, ");
-    assert_has(result.output, " 0 wrong, ");
-    assert_true(strstr(result.output, " 1 death survived, ") ||
-                strstr(result.output, " 0 deaths survived, "));
-    run("$PERF barrier --elastic");
-    assert_int_equal(result.code, 2);
-}
-
-/* Rank 1 is killed, once, before rank 0 or any rank has a communicator; or at any time then. */
-static void a_rank_may_die_before_the_job_is_formed(void **state)
-{
-    static const struct {
-        const char *before, *after; /* seconds */
-    } cases[] = {{"0.7", "0.3"}, {"0", "0"}, {"0", "0.005"}, {"0", "0.01"}, {"0", "0.02"}};
-    char line[640];
-
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        snprintf(line, sizeof line,
-                 "once=$(mktemp -d)/once; $RUN -n 3 --restart 1 -- sh -c '[ $SPARRING_RANK != 0 ] "
-                 "|| sleep %s; [ $SPARRING_RANK != 1 ] || ! mkdir '$once' 2>&- || (sleep %s; "
-                 "kill -9 $$) & exec $PERF allreduce --elastic -b 256K -e 256K -n 50'; "
-                 "rc=$?; rm -r ${once%%/*}; exit $rc",
-                 cases[i].before, cases[i].after);
-        run(line);
-        assert_int_equal(result.code, 0);
-        assert_has(result.output, "50 iterations of 262144 bytes, 3 ranks, ");
-        assert_has(result.output, " 0 wrong, ");
-        if (i == 0)
-            assert_has(result.error, "rank 1 (pid ");
-        if (i == 0)
-            assert_has(result.error, "all ranks are started again, 1 of 1\n");
-    }
-}
-
 static void json_is_json(void **state)
 {
     (void)state;
@@ -494,8 +453,6 @@ int main(void)
         cmocka_unit_test(a_sparse_sum_is_exact_for_every_pattern),
         cmocka_unit_test(the_best_dense_row_stands_beside),
         cmocka_unit_test(settings_that_differ_are_named),
-        cmocka_unit_test(an_elastic_job_survives),
-        cmocka_unit_test(a_rank_may_die_before_the_job_is_formed),
         cmocka_unit_test(json_is_json),
         cmocka_unit_test(interfaces_count_what_the_transport_counts),
         cmocka_unit_test(racks_of_a_topology_file_are_levels),

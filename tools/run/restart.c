@@ -9,7 +9,6 @@
  *                                       had not ended start again
  *   there are no recorders              as if it were complete
  */
-#include <errno.h>
 #include <string.h>
 #include <sys/wait.h>
 

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * sparring-perf --elastic under sparring-run --restart: a rank dies, once, and the job goes on.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/cli/perf_line.h"
+#include "tests/cli/shell_line.h"
+
+/* Rank 0 begins after so many seconds, rank 1 is killed after as many: the first process that is
+ * rank 1, whatever becomes of the job then. All iterations are done, by all ranks, rightly. */
+static void run_elastic(const char *begin, const char *death, int iterations)
+{
+    char line[640], done[80];
+
+    snprintf(line, sizeof line,
+             "once=$(mktemp -d)/once; $RUN -n 3 --restart 1 -- sh -c '[ $SPARRING_RANK != 0 ] || "
+             "sleep %s; [ $SPARRING_RANK != 1 ] || ! mkdir '$once' 2>&- || (sleep %s; kill -9 $$) "
+             "& exec $PERF allreduce --elastic -b 256K -e 256K -n %d'; "
+             "rc=$?; rm -r ${once%%/*}; exit $rc",
+             begin, death, iterations);
+    run(line);
+    assert_int_equal(result.code, 0);
+    snprintf(done, sizeof done, "%d iterations of 262144 bytes, 3 ranks, ", iterations);
+    assert_has(result.output, done);
+    assert_has(result.output, " 0 wrong, ");
+}
+
+static void an_elastic_job_survives(void **state)
+{
+    (void)state;
+    run_elastic("0", "0.3", 1500);
+    assert_true(strstr(result.output, " 1 death survived, ") ||
+                strstr(result.output, " 0 deaths survived, "));
+    run("$PERF barrier --elastic");
+    assert_int_equal(result.code, 2);
+}
+
+/* Rank 0 has not even begun: nobody has a communicator. */
+static void a_rank_that_dies_before_the_job_is_formed_starts_it_again(void **state)
+{
+    (void)state;
+    run_elastic("0.7", "0.3", 50);
+    assert_has(result.error, "all ranks are started again, 1 of 1\n");
+    assert_has(result.output, " 0 deaths survived, ");
+}
+
+static void a_rank_may_die_while_the_job_is_formed(void **state)
+{
+    static const char *const deaths[] = {"0", "0.005", "0.01", "0.02", "0.04"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof deaths / sizeof deaths[0]; i++)
+        run_elastic("0", deaths[i], 50);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_elastic_job_survives),
+        cmocka_unit_test(a_rank_that_dies_before_the_job_is_formed_starts_it_again),
+        cmocka_unit_test(a_rank_may_die_while_the_job_is_formed),
+    };
+    int failed;
+
+    perf_line_setup();
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    shell_line_end();
+    return failed;
+}
