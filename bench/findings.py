@@ -129,16 +129,38 @@ def auto_ratios(points):
     return worst, points[at], ratios[(len(ratios) - 1) // 2][0]
 
 
-def chosen_well(points):
+def by_model(named):
+    """What the model alone would take of them."""
+    known = [row for row in named if row.get("predicted_us") is not None]
+    return min(known, key=lambda row: row["predicted_us"], default={}).get("algorithm")
+
+
+def chosen_well(points, model_alone=False):
     """(how often auto took one that by name is within 10 % of the fastest, of how many)."""
     good = count = 0
     for point in points:
         auto, named, _ = split(point)
         taken = auto.get("taken") if auto else None
+        if model_alone and taken:
+            taken = by_model(named)
         took = next((row for row in named if row["algorithm"] == taken), None)
         if took is not None:
             count += 1
             good += median_us(took) <= 1.1 * min(median_us(row) for row in named)
+    return good, count
+
+
+def repeated_well(points):
+    """(how often the algorithm that auto took, and the same by name, were within 10 % of each
+    other, of how many): no choice can be known to be right more often than that."""
+    good = count = 0
+    for point in points:
+        auto, named, _ = split(point)
+        taken = auto.get("taken") if auto else None
+        for took in (row for row in named if row["algorithm"] == taken):
+            times = sorted((median_us(auto), median_us(took)))
+            count += 1
+            good += times[1] <= 1.1 * times[0]
     return good, count
 
 

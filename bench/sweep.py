@@ -23,7 +23,7 @@ POINT_S = {False: 1.5, True: 0.4}  # as many as fit into this time, by predictio
 LARGE_BYTES = 64 << 20  # from here on only every other density
 KEPT = ("collective", "algorithm", "taken", "codec", "iterations", "time_us", "cpu_sum_us",
         "sent_bytes", "link_sent_bytes", "entries", "union_entries", "wrong", "relerr", "phase_us",
-        "predicted_us")
+        "predicted_us", "tuned_us")
 
 
 def memory_room():
@@ -207,10 +207,11 @@ def title(point):
 
 
 def arguments(point):
-    """For sparring-perf, which measures a model first, if none is given: the choice is by that."""
+    """For sparring-perf, which measures a model first, if none is given, and says what that
+    predicts; then what all algorithms take for such calls, by which auto chooses."""
     words = {"dense": ["allreduce"], "compressed": ["compressed_allreduce", "--baseline"]}.get(
         point["kind"], ["sparse_allreduce", "--baseline"])
-    words += ["--explain", "--algo", ",".join(point["algorithms"])]
+    words += ["--explain", "--tune", "--algo", ",".join(point["algorithms"])]
     if point["density"] is not None:
         words += ["--density", f"{point['density']:.9f}"]
     return words + (["--pattern", point["pattern"]] if "pattern" in point else [])

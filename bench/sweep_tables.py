@@ -2,7 +2,7 @@
 """The sweep as text."""
 
 from findings import (auto_ratios, by_cell, chosen_well, crossover, omitted, percent, place,
-                      predicted_well, split, summary)
+                      predicted_well, repeated_well, split, summary)
 
 
 def cell_of(value, form, scale=1.0):
@@ -60,6 +60,12 @@ def counts(points):
     good, count = chosen_well(points)
     if count:
         yield f"{good} of {count} algorithms that auto took are by name within 10 % of the fastest"
+    good, count = chosen_well(points, model_alone=True)
+    if count:
+        yield f"{good} of {count} that it would have taken by the model alone are"
+    good, count = repeated_well(points)
+    if count:
+        yield f"{good} of {count} took the same time twice, as auto and by name, within 10 %"
     good, count = predicted_well(points)
     if count:
         yield (f"{good} of {count} predictions are within 20 % of what was measured (where the "

@@ -85,13 +85,14 @@ const struct spr_algorithm *spr_algorithm_select(const struct spr_comm *comm,
                                                  struct spr_error *error);
 
 /* What the choice is made from: algorithms that can be taken for this plan, in the order of the
- * table, with their seconds by the model, or NAN. Returns how many. */
+ * table. Returns how many. */
 #define SPR_CANDIDATES 16
 struct spr_candidate {
     const struct spr_algorithm *algorithm;
-    double seconds;
-    bool chosen;  /* "auto" takes it */
-    size_t place; /* in the table */
+    double seconds;  /* by the model, or NAN */
+    double measured; /* by spr_comm_tune_for(), or NAN */
+    bool chosen;     /* "auto" takes it */
+    size_t place;    /* in the table */
 };
 size_t spr_algorithm_candidates(const struct spr_comm *comm, const struct spr_plan *plan,
                                 struct spr_candidate *candidates);

@@ -141,11 +141,12 @@ spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
     }
     comm->trace = spr_trace_new(rank, size);
     comm->past = spr_calloc(SPR_PAST, sizeof *comm->past);
+    comm->tried = spr_calloc(SPR_TRIED, sizeof *comm->tried);
     comm->ids = spr_calloc((size_t)size, sizeof *comm->ids);
     comm->loss.noted = spr_calloc((size_t)size, sizeof *comm->loss.noted);
     for (int r = 0; comm->ids && r < size; r++)
         comm->ids[r] = r;
-    status = comm->trace && comm->past && comm->ids && comm->loss.noted &&
+    status = comm->trace && comm->past && comm->tried && comm->ids && comm->loss.noted &&
                      spr_topology_new(&comm->topology, size)
                  ? spr_channel_init(&comm->channel, rank, size, 1, &comm->options, clock,
                                     &comm->counters, comm->trace)
@@ -227,6 +228,7 @@ void spr_comm_free(spr_comm *comm)
     spr_zstd_free(comm->zstd);
     spr_free(comm->ids);
     spr_free(comm->past);
+    spr_free(comm->tried);
     spr_free(comm->loss.noted);
     spr_trace_free(comm->trace);
     spr_opt_free(spr_options_table, spr_options_count, &comm->options);

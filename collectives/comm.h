@@ -62,7 +62,9 @@ struct spr_comm {
     bool rack_known;              /* looked up, or an older communicator's */
     uint64_t rack;                /* of this host; 0: none */
     struct spr_model model;       /* of this epoch */
-    uint64_t era;                 /* no other epoch of any communicator here has this number */
+    struct spr_tried *tried;      /* [SPR_TRIED], of this epoch */
+    size_t tried_count;
+    uint64_t era; /* no other epoch of any communicator here has this number */
     struct spr_memory memory;
     struct spr_zstd *zstd; /* compresses chunks, under the lock; NULL: they go as they are */
 

@@ -91,6 +91,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/tune.h \
 	collectives/tune_calls.c \
 	collectives/tune_fit.c \
+	collectives/tune_for.c \
 	collectives/tune_links.c \
 	collectives/tune_work.c \
 	collectives/watch.c \

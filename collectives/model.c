@@ -143,6 +143,7 @@ void spr_model_new_era(struct spr_comm *comm)
 
     comm->era = atomic_fetch_add_explicit(&eras, 1, memory_order_relaxed) + 1;
     comm->model = (struct spr_model){0};
+    comm->tried_count = 0;
     if (value && strchr(value, '='))
         (void)spr_model_parse(value, &comm->model, &ignored); /* it was checked */
 }

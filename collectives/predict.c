@@ -20,7 +20,7 @@ static int predict(spr_comm *comm, const struct spr_plan *plan, spr_prediction *
     spr_comm_unlock(comm);
     for (size_t i = 0; i < n && i < (size_t)(capacity < 0 ? 0 : capacity); i++)
         out[i] = (spr_prediction){candidates[i].algorithm->name, candidates[i].seconds,
-                                  candidates[i].chosen};
+                                  candidates[i].chosen, candidates[i].measured};
     return (int)n;
 }
 

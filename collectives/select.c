@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * The table of algorithms, and the choice among them: by name, by the model where there is one, and
- * otherwise by rules. All ranks choose alike, since all that a choice is made from is equal on
- * them: what was asked for, who shares a host or a rack, the model, what a codec's last step has
- * brought.
+ * The table of algorithms, and the choice among them: by name, by what was measured of such calls,
+ * by the model where there is one, and otherwise by rules. All ranks choose alike, since all that a
+ * choice is made from is equal on them: what was asked for, who shares a host or a rack, times on
+ * which they agreed, the model, what a codec's last step has brought.
  */
 #include <math.h>
 #include <stdio.h>
@@ -148,6 +148,23 @@ static const struct spr_algorithm *by_model(const struct spr_comm *comm,
     return of_last <= HYSTERESIS * least ? last : best;
 }
 
+/* The one that was the fastest when all were called; NULL: none was, for such a plan. */
+static const struct spr_algorithm *by_trial(const struct spr_comm *comm,
+                                            const struct spr_plan *plan)
+{
+    const struct spr_tried *tried = spr_tried_find(comm, plan);
+    const struct spr_algorithm *best = NULL;
+    double least = INFINITY;
+
+    for (size_t i = 0; tried && i < SPR_ARRAY_LEN(table); i++)
+        if (tried->seconds[i] < least && is_usable(comm, plan, table[i]) &&
+            suits(comm, plan, table[i])) {
+            best = table[i];
+            least = tried->seconds[i];
+        }
+    return best;
+}
+
 static const struct spr_algorithm *by_rules(const struct spr_comm *comm,
                                             const struct spr_plan *plan)
 {
@@ -159,8 +176,10 @@ static const struct spr_algorithm *by_rules(const struct spr_comm *comm,
 
 static const struct spr_algorithm *choose(const struct spr_comm *comm, const struct spr_plan *plan)
 {
-    const struct spr_algorithm *a = by_model(comm, plan);
+    const struct spr_algorithm *a = by_trial(comm, plan);
 
+    if (!a)
+        a = by_model(comm, plan);
     return a ? a : by_rules(comm, plan);
 }
 
@@ -168,6 +187,7 @@ size_t spr_algorithm_candidates(const struct spr_comm *comm, const struct spr_pl
                                 struct spr_candidate *candidates)
 {
     const struct spr_algorithm *chosen = choose(comm, plan);
+    const struct spr_tried *tried = spr_tried_find(comm, plan);
     bool known = is_known(comm, plan);
     struct spr_estimate e;
     size_t n = 0;
@@ -178,7 +198,11 @@ size_t spr_algorithm_candidates(const struct spr_comm *comm, const struct spr_pl
         const struct spr_algorithm *a = table[i];
         if (is_usable(comm, plan, a) && suits(comm, plan, a))
             candidates[n++] = (struct spr_candidate){
-                a, known ? seconds_of(i, plan, &e) : (double)NAN, a == chosen, i};
+                .algorithm = a,
+                .seconds = known ? seconds_of(i, plan, &e) : (double)NAN,
+                .measured = tried && isfinite(tried->seconds[i]) ? tried->seconds[i] : (double)NAN,
+                .chosen = a == chosen,
+                .place = i};
     }
     return n;
 }

@@ -57,6 +57,7 @@ static spr_status start(spr_request *rq)
     counters->last_total_ns = counters->last_union = 0;
     plan->collective = SPR_C_ALLREDUCE;
     plan->send = plan->recv = plan->dense;
+    plan->most_entries = 0;
     plan->last_algorithm = NULL; /* of that name, it is another one */
     rq->algorithm = spr_algorithm_select(rq->comm, plan, NULL, spr_thread_error());
     return rq->algorithm ? rq->algorithm->start(rq) : spr_thread_error()->status;

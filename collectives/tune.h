@@ -38,6 +38,7 @@ struct spr_tuning {
     int shift;   /* of a sendrecv: to another host, where there are any */
     int busiest; /* ranks of a host whose data then leave it, at most */
     const char *algorithm;
+    spr_dtype dtype;  /* of a dense one */
     size_t positions; /* of a sparse one */
     float *a, *b;     /* LAST_BYTES, MOST_POSITIONS */
     spr_sparse list;  /* LONG_LIST */
@@ -53,6 +54,7 @@ struct spr_tuning {
 /* What can be timed: n are elements, entries, or whatever it is a call of. */
 typedef spr_status spr_tuning_call(struct spr_tuning *t, size_t n);
 spr_tuning_call spr_tuning_sendrecv, spr_tuning_allreduce, spr_tuning_sparse;
+spr_tuning_call spr_tuning_list; /* as sparse, of the list that is there */
 /* Work for a CPU. */
 void spr_tuning_clear(struct spr_tuning *t);
 /* Sorts n numbers; that part of them is below the one returned. */

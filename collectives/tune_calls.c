@@ -16,20 +16,26 @@ spr_status spr_tuning_allreduce(struct spr_tuning *t, size_t elements)
     spr_call_options options = SPR_CALL_OPTIONS_INIT;
 
     options.algorithm = t->algorithm;
-    return spr_allreduce(t->comm, t->a, t->b, elements, SPR_FP32, SPR_SUM, &options);
+    return spr_allreduce(t->comm, t->a, t->b, elements, t->dtype, SPR_SUM, &options);
+}
+
+spr_status spr_tuning_list(struct spr_tuning *t, size_t entries)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+
+    options.algorithm = t->algorithm;
+    options.most_entries = entries;
+    return spr_sparse_allreduce(t->comm, &t->list, t->positions, t->b, NULL, SPR_SUM, &options);
 }
 
 spr_status spr_tuning_sparse(struct spr_tuning *t, size_t entries)
 {
-    spr_call_options options = SPR_CALL_OPTIONS_INIT;
     size_t apart = t->positions / entries, rank = (size_t)spr_comm_rank(t->comm);
 
-    options.algorithm = t->algorithm;
-    options.most_entries = entries;
     for (size_t i = 0; i < entries; i++)
         t->list.index[i] = (uint32_t)(i * apart + (i * 2654435761u + rank * 40503u) % apart);
     t->list.count = entries;
-    return spr_sparse_allreduce(t->comm, &t->list, t->positions, t->b, NULL, SPR_SUM, &options);
+    return spr_tuning_list(t, entries);
 }
 
 void spr_tuning_clear(struct spr_tuning *t) { spr_dense_clear(t->b, SPR_TUNING_CLEARED); }

@@ -7,9 +7,11 @@
  * that the model says is the fastest for this size, density and growth of the union; a
  * compressed allreduce then also becomes a dense one where that is faster. A model is a few
  * constants, seconds per byte, per entry and so on, equal on all ranks: measured by
- * spr_comm_tune(), or given by SPARRING_MODEL, which sparring-tune writes. One that is measured
- * differs from run to run, and so may the algorithms and, unless SPARRING_DETERMINISM is canonical,
- * the last bits of sums; one that is given makes the same choices again.
+ * spr_comm_tune(), or given by SPARRING_MODEL, which sparring-tune writes. And of calls of one kind
+ * that a job makes again and again, spr_comm_tune_for() and spr_codec_tune() measure all that can
+ * do them. What is measured differs from run to run, and so may the algorithms and, unless
+ * SPARRING_DETERMINISM is canonical, the last bits of sums; a model that is given makes the same
+ * choices again.
  *
  * What a codec's last step has brought counts as well. So all ranks create, load, clear and use a
  * codec at the same steps, and with the same communicators; where one did not, a step may fail with
@@ -41,13 +43,37 @@ spr_status spr_comm_tune(spr_comm *comm);
 #define SPR_MODEL_BYTES 1280
 const char *spr_comm_model(spr_comm *comm, char *text, size_t bytes);
 
-/* What the model says of an algorithm. */
+/*
+ * Call every algorithm that can do an "allreduce" or a "sparse_allreduce" of `count` elements, the
+ * latter with lists of at most `most_entries` (0 for a dense one) at positions that each rank draws
+ * for itself and a dense result, and have "auto" take the fastest of them for such calls from now
+ * on, until the ranks are others (spr_comm_shrink(), spr_comm_grow()): for calls of that collective
+ * and size of elements with these count and most_entries, or some that differ by a tenth at most.
+ * The last 32 kinds are remembered. Racks make no difference to it. Takes as long as one call of
+ * each, and then 3 rounds of those that are not far behind the fastest, or, within a second, up to
+ * 31; with a model, those predicted to take 5 times as long as the fastest are left out. Needs
+ * memory for two such vectors meanwhile, or one and a list, besides what the calls need. Lists that
+ * are alike, or clusters, are better tried by hand (spr_call_options.algorithm), and so are those
+ * that are mostly much shorter than `most_entries`.
+ * Collective, with the same arguments on all ranks; blocks. Nothing else may be under way, or be
+ * posted meanwhile.
+ * It counts as collectives of the communicator. A rank alone: OK, nothing is measured. Errors:
+ * INVALID, NOMEM (on all ranks), and as in dense.h.
+ */
+spr_status spr_comm_tune_for(spr_comm *comm, const char *collective, size_t count, spr_dtype dtype,
+                             size_t most_entries);
+/* Likewise for the steps of a codec, as sums of such vectors or lists of fp32 values; its state
+ * stays as it is. Where steps are neither, but vectors of coded values, nothing is measured. */
+spr_status spr_codec_tune(spr_comm *comm, spr_codec *codec);
+
+/* What the model says of an algorithm, and what it took. */
 typedef struct spr_prediction {
     const char *algorithm; /* a name of spr_algorithm_name() */
     /* NaN: there is no model, or it has no formula for this. Infinite: not before the codec's
      * union is known. */
     double seconds;
-    int chosen; /* not 0: "auto" takes this one */
+    int chosen;      /* not 0: "auto" takes this one */
+    double measured; /* by spr_comm_tune_for(); NaN: it was not called */
 } spr_prediction;
 
 /*

@@ -29,6 +29,27 @@ expect out '^# sparse_allreduce direct: predicted [0-9.]+ us, measured [0-9.]+ \
 expect out '^# auto takes [a-z]+$'
 unset SPARRING_CONF_FILE
 
+# Every algorithm is called, with a model and without; the table is as ever.
+for words in "sparse_allreduce --density 1%,60%" "allreduce" \
+    "compressed_allreduce --codec topk:ratio=2% --buckets 2"; do
+    for explain in "" --explain; do
+        # shellcheck disable=SC2086 # words
+        run $words --elements 20000 --algo auto --tune -n 2 $explain
+        expect_code 0
+        expect out ' fp32 .* auto .* 0 '
+    done
+done
+run sparse_allreduce --elements 20000 --algo auto,all --tune -n 2 --json "$folder/json"
+expect_code 0
+python3 - "$folder/json" <<'END' || fail "tuned_us"
+import json, math, sys
+rows = json.load(open(sys.argv[1]))["rows"]
+auto = next(row for row in rows if row["algorithm"] == "auto")
+named = {row["algorithm"]: row["tuned_us"] for row in rows if row is not auto and row["tuned_us"] is not None}
+assert named and all(us > 0 for us in named.values()), rows
+assert named[auto["taken"]] == auto["tuned_us"] == min(named.values()), rows
+END
+
 by 2 sparring-tune
 run --write "$folder/new"
 expect_code 0

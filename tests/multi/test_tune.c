@@ -128,6 +128,114 @@ static void ranks_take_the_model_that_is_given(void **state)
     run_everywhere(run_given);
 }
 
+/* The one that "auto" takes is the fastest that was measured; "": nothing was. */
+static const char *fastest(spr_comm *comm, const char *collective, size_t count, size_t entries)
+{
+    spr_prediction p[24];
+    int n = spr_comm_predict(comm, collective, count, SPR_FP32, entries, 0, p, 24), tried = 0;
+    const char *name = "";
+
+    RANK_CHECK(n > 0);
+    for (int i = 0; i < n; i++)
+        tried += isfinite(p[i].measured);
+    for (int i = 0; tried && i < n; i++)
+        if (p[i].chosen)
+            name = p[i].algorithm;
+    for (int i = 0; *name && i < n; i++)
+        for (int k = 0; k < n; k++)
+            RANK_CHECK(!p[i].chosen || isnan(p[k].measured) || p[k].measured >= p[i].measured);
+    return name;
+}
+
+static void refuse_to_tune_for(spr_comm *comm)
+{
+    RANK_CHECK(spr_comm_tune_for(comm, "barrier", 1, SPR_FP32, 0) == SPR_ERR_INVALID);
+    RANK_CHECK(spr_comm_tune_for(comm, "allreduce", 0, SPR_FP32, 0) == SPR_ERR_INVALID);
+    RANK_CHECK(spr_comm_tune_for(comm, "allreduce", 1, SPR_FP32, 1) == SPR_ERR_INVALID);
+    RANK_CHECK(spr_comm_tune_for(comm, "sparse_allreduce", 9, SPR_FP32, 0) == SPR_ERR_INVALID);
+    RANK_CHECK(spr_comm_tune_for(comm, "sparse_allreduce", 9, SPR_FP32, 10) == SPR_ERR_INVALID);
+    RANK_CHECK(spr_comm_tune_for(comm, "sparse_allreduce", 9, SPR_INT32, 9) == SPR_ERR_INVALID);
+    RANK_CHECK(spr_comm_tune_for(comm, "sparse_allreduce", (size_t)1 << 33, SPR_FP32, 1) ==
+               SPR_ERR_INVALID);
+    RANK_CHECK(spr_comm_tune_for(comm, "allreduce", SIZE_MAX / 4, SPR_FP32, 0) == SPR_ERR_INVALID);
+    RANK_CHECK(spr_comm_tune_for(NULL, "allreduce", 9, SPR_FP32, 0) == SPR_ERR_INVALID);
+    RANK_CHECK(spr_codec_tune(comm, NULL) == SPR_ERR_INVALID);
+}
+
+static void run_tuned_for(struct job *job, int rank, spr_comm *comm)
+{
+    static const struct {
+        const char *collective;
+        size_t count, entries;
+    } calls[] = {{"allreduce", 30000, 0},
+                 {"allreduce", 3, 0},
+                 {"sparse_allreduce", 100000, 100},
+                 {"sparse_allreduce", 100000, 70000},
+                 {"sparse_allreduce", 1, 1}};
+    bool canonical = getenv("SPARRING_DETERMINISM") != NULL;
+    uint32_t names = 0;
+    spr_layout layout = {1, "w", 0, 50000, 1};
+    spr_codec *codec;
+
+    refuse_to_tune_for(comm);
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        size_t n = calls[i].count, k = calls[i].entries;
+        const char *name;
+        RANK_CHECK(!*fastest(comm, calls[i].collective, n, k));
+        RANK_CHECK(spr_comm_tune_for(comm, calls[i].collective, n, SPR_FP32, k) == SPR_OK);
+        name = fastest(comm, calls[i].collective, n, k);
+        RANK_CHECK(*name);
+        /* A dense one is the canonical dense sum then. */
+        RANK_CHECK(!canonical || !strcmp(name, "dense") ||
+                   spr_algorithm_is_canonical(calls[i].collective, name));
+        RANK_CHECK(!strcmp(fastest(comm, calls[i].collective, n + n / 10, k), name));
+        RANK_CHECK(!*fastest(comm, calls[i].collective, n + n / 5 + 1, k));
+        /* Once more, in the place of that. */
+        RANK_CHECK(spr_comm_tune_for(comm, calls[i].collective, n, SPR_FP32, k) == SPR_OK);
+        name = fastest(comm, calls[i].collective, n, k);
+        RANK_CHECK(*name);
+        names = spr_crc32c(names, name, strlen(name));
+        RANK_CHECK(!k || n < 2 || !*fastest(comm, calls[i].collective, n, k + k / 5 + 1));
+    }
+    RANK_CHECK(spr_codec_create("topk:ratio=2%", &layout, 1, &codec) == SPR_OK);
+    RANK_CHECK(spr_codec_tune(comm, codec) == SPR_OK);
+    RANK_CHECK(*fastest(comm, "sparse_allreduce", 50000, 1000));
+    spr_codec_destroy(codec);
+    /* Coded vectors: nothing to do. */
+    RANK_CHECK(spr_codec_create("onebit", &layout, 1, &codec) == SPR_OK);
+    RANK_CHECK(spr_codec_tune(comm, codec) == SPR_OK);
+    spr_codec_destroy(codec);
+    ((uint32_t *)job->shared)[rank] = names + 1;
+    sum_all_ways(comm);
+    /* The oldest are forgotten. */
+    for (size_t i = 0, n = 10; i < 32; i++, n += n / 5)
+        RANK_CHECK(spr_comm_tune_for(comm, "allreduce", n, SPR_FP32, 0) == SPR_OK);
+    RANK_CHECK(!*fastest(comm, "allreduce", 30000, 0));
+    RANK_CHECK(*fastest(comm, "allreduce", 10, 0));
+}
+
+static void set_canonical(struct job *job, int rank)
+{
+    (void)job;
+    (void)rank;
+    setenv("SPARRING_DETERMINISM", "canonical", 1);
+}
+
+static void ranks_measure_calls_and_agree(void **state)
+{
+    struct job job;
+
+    (void)state;
+    model = "";
+    run_everywhere(run_tuned_for);
+    model = given;
+    run_everywhere(run_tuned_for);
+    job_prepare = set_canonical;
+    job_start(&job, 3, "auto", run_tuned_for, NULL);
+    job_prepare = NULL;
+    job_expect_success(&job, SECONDS);
+}
+
 static void run_lost(struct job *job, int rank, spr_comm *comm)
 {
     char text[SPR_MODEL_BYTES];
@@ -138,6 +246,9 @@ static void run_lost(struct job *job, int rank, spr_comm *comm)
     if (rank == 1)
         _exit(0);
     /* Measuring ends with the rank's name, and leaves what there was. */
+    RANK_CHECK(spr_comm_tune_for(comm, "allreduce", 1 << 20, SPR_FP32, 0) != SPR_OK);
+    RANK_CHECK(strstr(spr_last_error(comm), "rank 1") != NULL);
+    RANK_CHECK(!*fastest(comm, "allreduce", 1 << 20, 0));
     RANK_CHECK(spr_comm_tune(comm) != SPR_OK);
     RANK_CHECK(strstr(spr_last_error(comm), "rank 1") != NULL);
     RANK_CHECK(spr_comm_shrink(comm, 0, NULL) == SPR_OK);
@@ -172,6 +283,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_that_measure_agree),
         cmocka_unit_test(ranks_take_the_model_that_is_given),
+        cmocka_unit_test(ranks_measure_calls_and_agree),
         cmocka_unit_test(a_rank_that_dies_meanwhile_is_named),
         cmocka_unit_test(a_model_that_is_wrong_is_refused),
     };

@@ -38,6 +38,36 @@ static int predict(const struct trial *trial, spr_prediction *predictions)
     return 0;
 }
 
+/* Buckets are often alike. */
+static bool is_tuned(spr_comm *comm, spr_codec *codec)
+{
+    spr_prediction predictions[MAX_PREDICTIONS];
+    int n = spr_codec_predict(comm, codec, predictions, MAX_PREDICTIONS);
+    bool tuned = false;
+
+    for (int i = 0; i < n && i < MAX_PREDICTIONS; i++)
+        tuned |= predictions[i].chosen && isfinite(predictions[i].measured);
+    return tuned;
+}
+
+bool tune_trial(struct trial *trial)
+{
+    spr_comm *comm = trial->job->comm;
+    spr_status status = SPR_OK;
+
+    if (!trial->job->options->tune || strcmp(trial->algorithm, "auto") != 0 || trial->beside)
+        return true;
+    if (trial->kind == KIND_SPARSE && trial->call.most_entries > 0)
+        status = spr_comm_tune_for(comm, "sparse_allreduce", trial->count, trial->dtype,
+                                   trial->call.most_entries);
+    else if (trial->kind == KIND_ALLREDUCE)
+        status = spr_comm_tune_for(comm, "allreduce", trial->count, trial->dtype, 0);
+    for (size_t i = 0; status == SPR_OK && i < trial->bucket_count; i++)
+        if (!is_tuned(comm, trial->buckets[i].codec))
+            status = spr_codec_tune(comm, trial->buckets[i].codec);
+    return job_ok(trial->job, status);
+}
+
 bool explain_trial(struct trial *trial)
 {
     bool any = strcmp(trial->algorithm, "auto") == 0;
@@ -54,6 +84,7 @@ bool explain_trial(struct trial *trial)
         if (any ? !p->chosen : strcmp(p->algorithm, trial->algorithm) != 0)
             continue;
         trial->figures.predicted_us = p->seconds * 1e6;
+        trial->figures.tuned_us = p->measured * 1e6;
         trial->figures.taken = any ? p->algorithm : NULL;
     }
     return true;

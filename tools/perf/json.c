@@ -85,6 +85,7 @@ bool json_add_row(struct report *report, const struct trial *trial)
         {"entries", json_whole(lists ? (double)trial->entries : (double)NAN)},
         {"union_entries", json_whole(lists ? f->union_entries : (double)NAN)},
         {"predicted_us", json_number(f->predicted_us)},
+        {"tuned_us", json_number(f->tuned_us)},
         {"taken", json_text(f->taken)},
         {"sent_bytes", json_whole(f->sent_bytes)},
         {"recv_bytes", json_whole(f->received_bytes)},

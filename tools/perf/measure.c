@@ -188,6 +188,7 @@ static bool agree(struct trial *trial, struct sums *sums, int iterations)
                           .overlap = NAN,
                           .union_entries = most[3],
                           .predicted_us = NAN,
+                          .tuned_us = NAN,
                           .wrong = NAN,
                           .relerr = NAN};
     for (int i = 0; i < iterations; i++)

@@ -195,6 +195,13 @@ static const char *take_explain(struct options *options, const char *value)
     return NULL;
 }
 
+static const char *take_tune(struct options *options, const char *value)
+{
+    (void)value;
+    options->tune = true;
+    return NULL;
+}
+
 static const char *take_elastic(struct options *options, const char *value)
 {
     (void)value;
@@ -227,6 +234,9 @@ static const struct option_row rows[] = {
     {"explain", 0, NULL, take_explain,
      "choose by a model of links and CPUs, which is measured first\n"
      "unless SPARRING_MODEL gives one; compare it with the times"},
+    {"tune", 0, NULL, take_tune,
+     "have auto take what is the fastest for a row: first all that\n"
+     "can do it are measured (spr_comm_tune_for)"},
     {"seed", 0, "N", take_seed, "of the data [1]"},
     {"elastic", 0, NULL, take_elastic,
      "survive deaths: allreduce of one size, each sum checked;\nwith sparring-run --restart"},

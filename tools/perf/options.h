@@ -53,7 +53,8 @@ struct options {
     const char *trace_directory;
     double overlap; /* 0..1 */
     bool baseline;
-    bool explain;                   /* tune, and say what is predicted */
+    bool explain;                   /* measure a model, and say what is predicted */
+    bool tune;                      /* measure what can do a row before "auto" does */
     bool dense_result, list_result; /* of sparse_allreduce */
     const char *json;               /* NULL = none */
     char **command;

@@ -145,6 +145,8 @@ static bool run_group(struct job *job, struct report *report, const struct trace
     } else {
         done = add_dense(&group, options->kind, options->algorithm, elements);
     }
+    for (size_t i = 0; done && i < group.count; i++)
+        done = tune_trial(&group.trials[i]);
     done = done && (group.count == 0 || measure(job, group.trials, group.count)) &&
            report_group(&group, report);
     close_group(&group);

@@ -34,6 +34,7 @@ struct figures {
                      * of computing and communication, see buckets.h */
     double union_entries; /* of the last sparse result */
     double predicted_us;  /* by the model */
+    double tuned_us;      /* measured by --tune */
     const char *taken;    /* the algorithm, where "auto" was asked for one */
     double wrong;         /* elements, over all ranks; NAN = not checked */
     double relerr;

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Tuning for one kind of call: a contest of all algorithms that can do it, with data of that size.
+ * A model says from a few constants what any call will take; this says what one did take, on ranks
+ * that may share CPUs, caches and uplinks in ways that no constant holds.
+ *
+ * Every rank calls the algorithms that are left one after the other, in rounds (A B C, A B C), so
+ * that what else happens on the machine happens to all of them. After each round the ranks agree on
+ * the times, each that of the slowest rank, and leave out what is far behind. Medians count.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/fork.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "collectives/tune.h"
+
+#define MOST_ROUNDS 31
+#define LEAST_ROUNDS 3
+/* Rounds that count, together: more than LEAST_ROUNDS only until then. */
+#define ENOUGH_S 1.0
+/* Left out are those predicted to take more than so many times as long as the fastest; those whose
+ * first call, with cold memory, did; those whose best of the first LEAST_ROUNDS did; and those
+ * whose best did. But no difference of up to SLACK_S says anything of one call. */
+#define FAR_PREDICTED 5
+#define FAR_FIRST 4
+#define FAR_EARLY 2.5
+#define FAR 1.5
+#define SLACK_S 1e-3
+/* What was measured holds for calls that differ by this part. */
+#define NEAR 0.1
+
+/* What is remembered ------------------------------------------------------------------------------
+ */
+
+static struct spr_tried kind_of(const struct spr_plan *plan)
+{
+    return (struct spr_tried){.collective = (int)plan->collective,
+                              .element_bytes = spr_dtype_size(plan->dtype),
+                              .count = plan->count,
+                              .most_entries = plan->most_entries,
+                              .vtype = (int)plan->vtype,
+                              .sum_vtype = (int)plan->sum_vtype,
+                              .bound_union = plan->bound_union};
+}
+
+/* They differ by this part at most. */
+static bool are_near(size_t a, size_t b, double part)
+{
+    size_t low = spr_min_size(a, b), high = spr_max_size(a, b);
+
+    return (double)(high - low) <= part * (double)high;
+}
+
+static struct spr_tried *find(const struct spr_comm *comm, const struct spr_tried *kind,
+                              double part)
+{
+    for (size_t i = 0; i < comm->tried_count; i++) {
+        struct spr_tried *t = &comm->tried[i];
+        if (t->collective == kind->collective && t->element_bytes == kind->element_bytes &&
+            t->vtype == kind->vtype && t->sum_vtype == kind->sum_vtype &&
+            t->bound_union == kind->bound_union && are_near(t->count, kind->count, part) &&
+            are_near(t->most_entries, kind->most_entries, part))
+            return t;
+    }
+    return NULL;
+}
+
+const struct spr_tried *spr_tried_find(const struct spr_comm *comm, const struct spr_plan *plan)
+{
+    const struct spr_tried kind = kind_of(plan), *same = find(comm, &kind, 0);
+
+    return same ? same : find(comm, &kind, NEAR);
+}
+
+void spr_tried_add(struct spr_comm *comm, const struct spr_tried *tried)
+{
+    struct spr_tried *place = find(comm, tried, 0);
+
+    if (!place && comm->tried_count == SPR_TRIED)
+        memmove(comm->tried, comm->tried + 1, --comm->tried_count * sizeof *comm->tried);
+    if (!place)
+        place = &comm->tried[comm->tried_count++];
+    *place = *tried;
+}
+
+/* The contest -------------------------------------------------------------------------------------
+ */
+
+struct contest {
+    struct spr_tuning t;
+    const struct spr_plan *plan;
+    struct spr_candidate candidates[SPR_CANDIDATES];
+    size_t count;
+    bool out[SPR_CANDIDATES];
+    double first[SPR_CANDIDATES], least[SPR_CANDIDATES]; /* seconds of calls */
+    double seconds[SPR_CANDIDATES][MOST_ROUNDS];         /* of those that count */
+    int rounds[SPR_CANDIDATES];
+    double together; /* ... of all algorithms */
+};
+
+/* Exactly so many positions, each as likely as the others (Knuth, TAOCP 2, 3.4.2, algorithm S), and
+ * values that do not compress. */
+static void draw_list(struct contest *c)
+{
+    const uint64_t of_rank = (uint64_t)(c->t.comm->rank + 1) << 40;
+    size_t entries = c->plan->most_entries, n = 0;
+
+    for (size_t p = 0; n < entries; p++) {
+        double chance = (double)(entries - n) / (double)(c->plan->count - p);
+        if (spr_hash_u32(of_rank ^ p) * 0x1p-32 >= chance)
+            continue;
+        c->t.list.index[n] = (uint32_t)p;
+        c->t.list.value[n] = (float)(int32_t)spr_hash_u32(~(of_rank ^ n)) * 0x1p-31F;
+        n++;
+    }
+    c->t.list.count = n;
+}
+
+static bool get_memory(struct contest *c)
+{
+    size_t bytes = c->plan->count * spr_dtype_size(c->plan->dtype), entries = c->plan->most_entries;
+    /* spr_tuning_clear() works on the result. */
+    size_t result = spr_max_size(bytes, SPR_TUNING_CLEARED * sizeof(float));
+    struct spr_tuning *t = &c->t;
+
+    if (entries) {
+        t->list.index = spr_malloc(entries * sizeof *t->list.index);
+        t->list.value = spr_malloc(entries * sizeof *t->list.value);
+        if (!t->list.index || !t->list.value)
+            return false;
+        draw_list(c);
+    } else {
+        if (spr_mem_alloc(t->comm, bytes, (void **)&t->a))
+            return false;
+        memset(t->a, 0, bytes); /* pages of its own */
+    }
+    return spr_mem_alloc(t->comm, result, (void **)&t->b) == SPR_OK;
+}
+
+static void give_memory_back(struct contest *c)
+{
+    spr_free(c->t.list.index);
+    spr_free(c->t.list.value);
+    spr_mem_free(c->t.comm, c->t.a);
+    spr_mem_free(c->t.comm, c->t.b);
+}
+
+/* Memory on all ranks, or on none. */
+static spr_status prepare(struct contest *c)
+{
+    double missing = !get_memory(c);
+    spr_status status = spr_tuning_agree(c->t.comm, &missing, 1);
+
+    if (status == SPR_OK && missing > 0)
+        status = spr_error_set(spr_thread_error(), SPR_ERR_NOMEM, c->t.comm->rank,
+                               "nothing is tried: a rank has no memory for %zu elements",
+                               c->plan->count);
+    return status;
+}
+
+static void choose_candidates(struct contest *c)
+{
+    double least = INFINITY;
+
+    spr_comm_lock(c->t.comm);
+    c->count = spr_algorithm_candidates(c->t.comm, c->plan, c->candidates);
+    spr_comm_unlock(c->t.comm);
+    for (size_t i = 0; i < c->count; i++)
+        if (c->candidates[i].seconds < least)
+            least = c->candidates[i].seconds;
+    for (size_t i = 0; i < c->count; i++) {
+        c->first[i] = c->least[i] = INFINITY;
+        c->out[i] = c->candidates[i].seconds > FAR_PREDICTED * least; /* false for NaN */
+    }
+}
+
+/* Of those that are not out; 0 of those that are. */
+static spr_status run_round(struct contest *c, double *seconds)
+{
+    bool sparse = c->plan->collective == SPR_C_SPARSE_ALLREDUCE;
+    spr_status status = SPR_OK;
+
+    for (size_t i = 0; i < c->count; i++) {
+        seconds[i] = 0;
+        if (status || c->out[i])
+            continue;
+        c->t.algorithm = c->candidates[i].algorithm->name;
+        spr_tuning_clear(&c->t);
+        status = spr_tuning_once(&c->t, sparse ? spr_tuning_list : spr_tuning_allreduce,
+                                 sparse ? c->plan->most_entries : c->plan->count, &seconds[i]);
+    }
+    return status ? status : spr_tuning_agree(c->t.comm, seconds, c->count);
+}
+
+/* Returns how many are left. */
+static int leave_out(struct contest *c, const double *seconds, double far, double slack)
+{
+    double fastest = INFINITY;
+    int left = 0;
+
+    for (size_t i = 0; i < c->count; i++)
+        if (!c->out[i])
+            fastest = fmin(fastest, seconds[i]);
+    for (size_t i = 0; i < c->count; i++) {
+        c->out[i] |= seconds[i] > far * fastest + slack;
+        left += !c->out[i];
+    }
+    return left;
+}
+
+static spr_status hold(struct contest *c)
+{
+    double seconds[SPR_CANDIDATES];
+    spr_status status = run_round(c, c->first);
+    int left = status ? 0 : leave_out(c, c->first, FAR_FIRST, SLACK_S);
+
+    for (int round = 0; left > 1 && round < MOST_ROUNDS; round++) {
+        if (round >= LEAST_ROUNDS && c->together > ENOUGH_S)
+            break;
+        status = run_round(c, seconds);
+        if (status)
+            break;
+        for (size_t i = 0; i < c->count; i++)
+            if (!c->out[i]) {
+                c->seconds[i][c->rounds[i]++] = seconds[i];
+                c->least[i] = fmin(c->least[i], seconds[i]);
+                c->together += seconds[i];
+            }
+        left = round + 1 < LEAST_ROUNDS ? leave_out(c, c->least, FAR_EARLY, SLACK_S)
+                                        : leave_out(c, c->least, FAR, 0);
+    }
+    return status;
+}
+
+/* Of those that are left; of a single one, which may have been the only one, the first call. */
+static void conclude(struct contest *c)
+{
+    struct spr_tried tried = kind_of(c->plan);
+    size_t best = 0;
+
+    for (size_t i = 0; i < SPR_ALGORITHMS; i++)
+        tried.seconds[i] = INFINITY;
+    for (size_t i = 0; i < c->count; i++) {
+        double *of = &tried.seconds[c->candidates[i].place];
+        if (!c->out[i])
+            *of = c->rounds[i] ? spr_tuning_median(c->seconds[i], c->rounds[i]) : c->first[i];
+        if (*of < tried.seconds[c->candidates[best].place])
+            best = i;
+    }
+    spr_comm_lock(c->t.comm);
+    spr_tried_add(c->t.comm, &tried);
+    spr_comm_unlock(c->t.comm);
+    spr_info(SPR_SUB_COLL, "%s of %zu elements, %zu entries: %s is the fastest, %.1f us",
+             spr_collective_names[c->plan->collective], c->plan->count, c->plan->most_entries,
+             c->candidates[best].algorithm->name, 1e6 * tried.seconds[c->candidates[best].place]);
+}
+
+static spr_status tune_for(spr_comm *comm, const struct spr_plan *plan)
+{
+    struct contest c = {.t = {.comm = comm, .dtype = plan->dtype, .positions = plan->count},
+                        .plan = plan};
+    spr_status status = prepare(&c);
+
+    if (status == SPR_OK) {
+        choose_candidates(&c);
+        status = hold(&c);
+        /* Of which the others may not know. */
+        if (status == SPR_ERR_NOMEM)
+            status = spr_comm_failed_call(comm, status, spr_thread_error());
+    }
+    give_memory_back(&c);
+    if (status == SPR_OK)
+        conclude(&c);
+    return status;
+}
+
+/* Public ----------------------------------------------------------------------------------------
+ */
+
+spr_status spr_comm_tune_for(spr_comm *comm, const char *collective, size_t count, spr_dtype dtype,
+                             size_t most_entries)
+{
+    bool sparse = collective && !strcmp(collective, "sparse_allreduce");
+    struct spr_plan plan = {.collective = sparse ? SPR_C_SPARSE_ALLREDUCE : SPR_C_ALLREDUCE,
+                            .dtype = dtype,
+                            .count = count,
+                            .most_entries = most_entries};
+
+    spr_error_clear(spr_thread_error());
+    if (!comm || !collective || (!sparse && strcmp(collective, "allreduce")) ||
+        spr_dtype_size(dtype) == 0 || count == 0 || count > SIZE_MAX / 16 / (size_t)comm->size ||
+        (sparse ? most_entries == 0 || most_entries > count || count > (uint64_t)1 << 32 ||
+                      dtype != SPR_FP32
+                : most_entries > 0))
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm ? comm->rank : -1,
+                             "algorithms are tried for an allreduce of some elements, or a "
+                             "sparse_allreduce of at most 2^32 with 1 to that many entries of "
+                             "SPR_FP32");
+    if (comm->process != spr_process())
+        return spr_comm_forked(comm);
+    return comm->size == 1 ? SPR_OK : tune_for(comm, &plan);
+}
+
+spr_status spr_codec_tune(spr_comm *comm, spr_codec *codec)
+{
+    struct spr_plan plan = {0};
+
+    spr_error_clear(spr_thread_error());
+    if (!comm || !codec)
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1, "NULL communicator or codec");
+    if (comm->process != spr_process())
+        return spr_comm_forked(comm);
+    spr_plan_of_codec(&plan, comm, codec);
+    if (comm->size == 1 || plan.count == 0 ||
+        (plan.collective == SPR_C_SPARSE_ALLREDUCE && plan.most_entries == 0))
+        return SPR_OK;
+    return tune_for(comm, &(struct spr_plan){.collective = plan.collective,
+                                             .dtype = plan.dtype,
+                                             .count = plan.count,
+                                             .most_entries = plan.most_entries,
+                                             .vtype = plan.vtype,
+                                             .sum_vtype = plan.sum_vtype,
+                                             .bound_union = plan.bound_union});
+}
