@@ -58,7 +58,7 @@ static void a_rank_may_die_while_the_job_is_formed(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof deaths / sizeof deaths[0]; i++)
-        run_elastic("0", deaths[i], 50);
+        run_elastic("0", deaths[i], 400); /* not at the end */
 }
 
 int main(void)

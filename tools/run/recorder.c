@@ -133,8 +133,17 @@ static bool is_trace(const char *name)
     return length > 6 && strcmp(name + length - 6, ".trace") == 0;
 }
 
+/* Whose communicator was complete. */
+struct survey {
+    bool *of_rank; /* [count] */
+    bool living;   /* one of a living process */
+    pid_t failed;
+    bool left; /* that process had it to its end */
+};
+
 /* What a recorder says of the job; its file is removed if that is asked for. */
-static enum recorder_state look_at(const struct job *job, const char *name, bool clear)
+static enum recorder_state look_at(const struct job *job, const char *name, bool clear,
+                                   struct survey *ready)
 {
     struct spr_trace_header header;
     char path[PATH_MAX + NAME_MAX + 2];
@@ -145,35 +154,57 @@ static enum recorder_state look_at(const struct job *job, const char *name, bool
     if (clear)
         unlink(path);
     bool lives = trace_process(&header) != PROCESS_GONE;
+    if (header.ready != 0 && header.rank >= 0 && header.rank < job->count)
+        ready->of_rank[header.rank] = true;
+    ready->living |= header.ready != 0 && lives;
+    ready->left |= header.ended != 0 && (pid_t)header.pid == ready->failed;
     if (header.ready != 0 && (lives || header.ended != 0))
         return RECORDER_READY;
     return lives && header.ended == 0 ? RECORDER_NONE : RECORDER_LOST;
 }
 
-static enum recorder_state look_at_all(const struct job *job, bool clear)
+static enum recorder_state look_at_all(const struct job *job, bool clear, struct survey *ready)
 {
     enum recorder_state state = RECORDER_NONE;
-    DIR *directory = opendir(recorder.path);
+    DIR *directory = recorder.path[0] != '\0' ? opendir(recorder.path) : NULL;
     struct dirent *entry;
     if (directory == NULL)
         return RECORDER_UNKNOWN;
     while ((entry = readdir(directory)) != NULL) {
-        enum recorder_state one = look_at(job, entry->d_name, clear);
+        enum recorder_state one = look_at(job, entry->d_name, clear, ready);
         state = one > state ? one : state;
     }
     closedir(directory);
     return state;
 }
 
-enum recorder_state recorder_state(const struct job *job)
+enum recorder_state recorder_state(const struct job *job, pid_t failed)
 {
-    return recorder.path[0] != '\0' ? look_at_all(job, false) : RECORDER_UNKNOWN;
+    struct survey ready = {.of_rank = calloc((size_t)job->count, sizeof(bool)), .failed = failed};
+    enum recorder_state state = RECORDER_UNKNOWN;
+    bool taker = false;
+    if (ready.of_rank != NULL)
+        state = look_at_all(job, false, &ready);
+    for (int i = 0; i < job->count; i++) {
+        const struct rank *rank = &job->ranks[i];
+        if (rank->pid <= 0 || rank->joins)
+            continue;
+        taker = true;
+        if (state == RECORDER_READY && !ready.of_rank[i])
+            state = RECORDER_LOST;
+    }
+    free(ready.of_rank);
+    if (state == RECORDER_READY && (ready.left || (!taker && !ready.living)))
+        state = RECORDER_OVER;
+    return state;
 }
 
 void recorder_clear(const struct job *job)
 {
-    if (recorder.path[0] != '\0')
-        look_at_all(job, true);
+    struct survey ready = {.of_rank = calloc((size_t)job->count, sizeof(bool))};
+    if (ready.of_rank != NULL)
+        look_at_all(job, true, &ready);
+    free(ready.of_rank);
 }
 
 /* What ranks and write_lines() put there, and nothing else. */

@@ -7,6 +7,7 @@
 #define TOOLS_RUN_RECORDER_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 struct options;
 struct job;
@@ -20,11 +21,14 @@ const char *recorder_directory(void);
 enum recorder_state {
     RECORDER_UNKNOWN, /* there are no recorders */
     RECORDER_NONE,    /* nobody who is gone has begun, nobody has finished */
-    RECORDER_LOST, /* one is gone without which it cannot become complete, and no living rank has it
-                    * complete */
-    RECORDER_READY /* a living rank has it complete, or had it to its end */
+    RECORDER_LOST,    /* one is gone without which some of the first ranks, or all that live, cannot
+                       * have it complete; nothing has been summed yet, or nobody is left */
+    RECORDER_READY,   /* the first ranks have it complete, as far as they live, or had it to its end
+                       */
+    RECORDER_OVER     /* ... but the failed one had left it, or nobody lives who has it */
 };
-enum recorder_state recorder_state(const struct job *job);
+/* `failed`: the process of a rank that failed. */
+enum recorder_state recorder_state(const struct job *job, pid_t failed);
 /* All ranks are gone and start again: what they left is removed. */
 void recorder_clear(const struct job *job);
 /* How the ranks are at the first failure or, `ending`, when the job is ended from outside, so that

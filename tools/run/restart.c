@@ -3,11 +3,14 @@
  * --restart: what becomes of a rank that failed depends on how far the job has come with its
  * communicator, which the recorders of the ranks tell.
  *
- *   a living rank has it complete       the failed one joins it: SPARRING_JOIN
+ *   all that live have it complete      the failed one joins it: SPARRING_JOIN
  *   nobody who is gone had begun        it starts again as if nothing had been
- *   one is gone that had begun          nobody can complete it: the others are killed, and all that
- *                                       had not ended start again
- *   there are no recorders              as if it were complete
+ *   one is gone that had begun          some who live cannot complete it: the others are killed,
+ * and all that had not ended start again. Some may have had it complete, but nothing is summed
+ * without the others the failed one had left it, or      nothing: there is nobody whom it could
+ * join nobody lives who has it there are no recorders              as if it were complete
+ *
+ * Those that join do not count: they live without it until they are taken in.
  */
 #include <string.h>
 #include <sys/wait.h>
@@ -43,7 +46,9 @@ bool restart_rank(struct job *job, struct rank *rank, pid_t pid, int status)
     if (status == 0 || job->phase != PHASE_RUN || job->interrupts > 0 || job->failed ||
         rank->restarts >= job->options->restarts)
         return false;
-    enum recorder_state state = recorder_state(job);
+    enum recorder_state state = recorder_state(job, pid);
+    if (state == RECORDER_OVER)
+        return false;
     take_output(rank);
     rank->restarts++;
     rank->again = state == RECORDER_LOST;
@@ -53,7 +58,7 @@ bool restart_rank(struct job *job, struct rank *rank, pid_t pid, int status)
         return rank_start(job, rank);
     }
     report(job, rank, pid, status,
-           "no rank that lives has its communicator, all ranks are started again");
+           "others cannot complete their communicator, all ranks are started again");
     for (int i = 0; i < job->count; i++)
         job->ranks[i].again = job->ranks[i].again || job->ranks[i].pid > 0;
     job->again = job->failed = true;
