@@ -73,7 +73,7 @@ typedef struct spr_prediction {
      * union is known. */
     double seconds;
     int chosen;      /* not 0: "auto" takes this one */
-    double measured; /* by spr_comm_tune_for(); NaN: it was not called */
+    double measured; /* by spr_comm_tune_for(); NaN: not called, or soon left out */
 } spr_prediction;
 
 /*

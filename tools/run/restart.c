@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * --restart: what becomes of a rank that failed depends on how far the job has come with its
- * communicator, which the recorders of the ranks tell.
+ * communicator, which the recorders of the ranks tell. "All" are those that were not started again
+ * to join: the others live without it until they are taken in.
  *
- *   all that live have it complete      the failed one joins it: SPARRING_JOIN
- *   nobody who is gone had begun        it starts again as if nothing had been
- *   one is gone that had begun          some who live cannot complete it: the others are killed,
- * and all that had not ended start again. Some may have had it complete, but nothing is summed
- * without the others the failed one had left it, or      nothing: there is nobody whom it could
- * join nobody lives who has it there are no recorders              as if it were complete
- *
- * Those that join do not count: they live without it until they are taken in.
+ *   all that live have it complete   the failed one joins it: SPARRING_JOIN
+ *   nobody who is gone had begun     it starts again as if nothing had been
+ *   one is gone that had begun       who lives cannot complete it: they are killed, and all that
+ *                                    had not ended start again; nothing was summed without them
+ *   the failed one had left it       nothing: there is nobody whom it could join
+ *   nobody lives who has it          nothing, likewise
+ *   there are no recorders           as if it were complete
  */
 #include <string.h>
 #include <sys/wait.h>
