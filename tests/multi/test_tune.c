@@ -147,6 +147,16 @@ static const char *fastest(spr_comm *comm, const char *collective, size_t count,
     return name;
 }
 
+static bool is_tuned(spr_comm *comm, spr_codec *codec)
+{
+    spr_prediction p[24];
+    bool tuned = false;
+
+    for (int i = 0, n = spr_codec_predict(comm, codec, p, 24); i < n; i++)
+        tuned |= p[i].chosen && isfinite(p[i].measured);
+    return tuned;
+}
+
 static void refuse_to_tune_for(spr_comm *comm)
 {
     RANK_CHECK(spr_comm_tune_for(comm, "barrier", 1, SPR_FP32, 0) == SPR_ERR_INVALID);
@@ -200,6 +210,12 @@ static void run_tuned_for(struct job *job, int rank, spr_comm *comm)
     RANK_CHECK(spr_codec_create("topk:ratio=2%", &layout, 1, &codec) == SPR_OK);
     RANK_CHECK(spr_codec_tune(comm, codec) == SPR_OK);
     RANK_CHECK(*fastest(comm, "sparse_allreduce", 50000, 1000));
+    spr_codec_destroy(codec);
+    /* Who can sum such values, and its steps find what was measured. */
+    RANK_CHECK(spr_codec_create("topk:ratio=2%+fp16", &layout, 1, &codec) == SPR_OK);
+    RANK_CHECK(!is_tuned(comm, codec));
+    RANK_CHECK(spr_codec_tune(comm, codec) == SPR_OK);
+    RANK_CHECK(is_tuned(comm, codec));
     spr_codec_destroy(codec);
     /* Coded vectors: nothing to do. */
     RANK_CHECK(spr_codec_create("onebit", &layout, 1, &codec) == SPR_OK);

@@ -137,8 +137,6 @@ static bool is_trace(const char *name)
 struct survey {
     bool *of_rank; /* [count] */
     bool living;   /* one of a living process */
-    pid_t failed;
-    bool left; /* that process had it to its end */
 };
 
 /* What a recorder says of the job; its file is removed if that is asked for. */
@@ -157,7 +155,6 @@ static enum recorder_state look_at(const struct job *job, const char *name, bool
     if (header.ready != 0 && header.rank >= 0 && header.rank < job->count)
         ready->of_rank[header.rank] = true;
     ready->living |= header.ready != 0 && lives;
-    ready->left |= header.ended != 0 && (pid_t)header.pid == ready->failed;
     if (header.ready != 0 && (lives || header.ended != 0))
         return RECORDER_READY;
     return lives && header.ended == 0 ? RECORDER_NONE : RECORDER_LOST;
@@ -178,25 +175,23 @@ static enum recorder_state look_at_all(const struct job *job, bool clear, struct
     return state;
 }
 
-enum recorder_state recorder_state(const struct job *job, pid_t failed)
+enum recorder_state recorder_state(const struct job *job)
 {
-    struct survey ready = {.of_rank = calloc((size_t)job->count, sizeof(bool)), .failed = failed};
+    struct survey ready = {.of_rank = calloc((size_t)job->count, sizeof(bool))};
     enum recorder_state state = RECORDER_UNKNOWN;
-    bool taker = false;
+    bool first = false;
     if (ready.of_rank != NULL)
         state = look_at_all(job, false, &ready);
     for (int i = 0; i < job->count; i++) {
         const struct rank *rank = &job->ranks[i];
         if (rank->pid <= 0 || rank->joins)
             continue;
-        taker = true;
+        first = true;
         if (state == RECORDER_READY && !ready.of_rank[i])
             state = RECORDER_LOST;
     }
     free(ready.of_rank);
-    if (state == RECORDER_READY && (ready.left || (!taker && !ready.living)))
-        state = RECORDER_OVER;
-    return state;
+    return state == RECORDER_READY && !first && !ready.living ? RECORDER_OVER : state;
 }
 
 void recorder_clear(const struct job *job)

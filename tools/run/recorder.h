@@ -7,7 +7,6 @@
 #define TOOLS_RUN_RECORDER_H
 
 #include <stdbool.h>
-#include <sys/types.h>
 
 struct options;
 struct job;
@@ -25,10 +24,9 @@ enum recorder_state {
                        * have it complete; nothing has been summed yet, or nobody is left */
     RECORDER_READY,   /* the first ranks have it complete, as far as they live, or had it to its end
                        */
-    RECORDER_OVER     /* ... but the failed one had left it, or nobody lives who has it */
+    RECORDER_OVER     /* ... but nobody lives who has it */
 };
-/* `failed`: the process of a rank that failed. */
-enum recorder_state recorder_state(const struct job *job, pid_t failed);
+enum recorder_state recorder_state(const struct job *job);
 /* All ranks are gone and start again: what they left is removed. */
 void recorder_clear(const struct job *job);
 /* How the ranks are at the first failure or, `ending`, when the job is ended from outside, so that

@@ -8,8 +8,7 @@
  *   nobody who is gone had begun     it starts again as if nothing had been
  *   one is gone that had begun       who lives cannot complete it: they are killed, and all that
  *                                    had not ended start again; nothing was summed without them
- *   the failed one had left it       nothing: there is nobody whom it could join
- *   nobody lives who has it          nothing, likewise
+ *   nobody lives who has it          nothing: there is nobody whom it could join
  *   there are no recorders           as if it were complete
  */
 #include <string.h>
@@ -46,7 +45,7 @@ bool restart_rank(struct job *job, struct rank *rank, pid_t pid, int status)
     if (status == 0 || job->phase != PHASE_RUN || job->interrupts > 0 || job->failed ||
         rank->restarts >= job->options->restarts)
         return false;
-    enum recorder_state state = recorder_state(job, pid);
+    enum recorder_state state = recorder_state(job);
     if (state == RECORDER_OVER)
         return false;
     take_output(rank);
