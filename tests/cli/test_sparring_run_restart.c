@@ -45,7 +45,7 @@ static int be_rank(char **words)
 {
     int rank = (int)strtol(getenv("SPARRING_RANK"), NULL, 10);
     const char *is = words[1 + rank], *job = getenv("SPARRING_JOB");
-    struct spr_trace *t = spr_trace_new(rank, RANKS);
+    struct spr_trace *t;
     char once[512], why[128];
 
     snprintf(once, sizeof once, "%s/once-%d", words[0], rank);
@@ -53,9 +53,12 @@ static int be_rank(char **words)
         return JOINS;
     if (mkdir(once, 0700))
         return 0;
+    t = spr_trace_new(rank, RANKS);
     if (!t || !spr_trace_share(t, getenv("SPARRING_TRACE_DIR"), strtoull(job, NULL, 16), 1, why,
-                               sizeof why))
+                               sizeof why)) {
+        spr_trace_free(t);
         return NO_RECORDER;
+    }
     if (strcmp(is, "begun") != 0)
         spr_trace_ready(t);
     if (strcmp(is, "ended") == 0)
