@@ -111,30 +111,63 @@ void spr_cpu_override(uint32_t features)
     atomic_store(&cached, features == UINT32_MAX ? 0 : features | KNOWN);
 }
 
-/* CPUs in the affinity mask; 0 when the kernel does not say. */
-static int affinity_count(void)
+/* The affinity mask of this thread, of *bytes, for CPU_FREE(); NULL when the kernel does not say.
+ */
+static cpu_set_t *affinity(size_t *bytes)
 {
     /* The kernel refuses a mask shorter than its own. */
-    for (int cpus = 1024; cpus <= 1 << 20; cpus *= 4) {
+    for (int cpus = SPR_CPU_SET_CPUS; cpus <= 1 << 20; cpus *= 4) {
         cpu_set_t *set = CPU_ALLOC((size_t)cpus);
-        size_t bytes = CPU_ALLOC_SIZE((size_t)cpus);
-        int n = -1;
 
-        if (!set)
-            return 0;
-        if (sched_getaffinity(0, bytes, set) == 0)
-            n = CPU_COUNT_S(bytes, set);
+        *bytes = CPU_ALLOC_SIZE((size_t)cpus);
+        if (!set || sched_getaffinity(0, *bytes, set) == 0)
+            return set;
         CPU_FREE(set);
-        if (n >= 0)
-            return n;
     }
-    return 0;
+    return NULL;
+}
+
+void spr_cpu_set_own(struct spr_cpu_set *set)
+{
+    size_t bytes;
+    cpu_set_t *mask = affinity(&bytes);
+
+    *set = (struct spr_cpu_set){0};
+    for (size_t i = 0; mask && i < SPR_CPU_SET_CPUS; i++)
+        if (CPU_ISSET_S(i, bytes, mask))
+            set->words[i / 64] |= 1ull << i % 64;
+    CPU_FREE(mask);
+}
+
+static bool is_set(const struct spr_cpu_set *set, size_t i)
+{
+    return set->words[i / 64] >> i % 64 & 1;
+}
+
+void spr_cpu_set_count(const struct spr_cpu_set *set, uint32_t counts[SPR_CPU_SET_CPUS])
+{
+    for (size_t i = 0; i < SPR_CPU_SET_CPUS; i++)
+        counts[i] += is_set(set, i);
+}
+
+double spr_cpu_set_share(const struct spr_cpu_set *set, const uint32_t counts[SPR_CPU_SET_CPUS])
+{
+    double share = 0;
+
+    for (size_t i = 0; i < SPR_CPU_SET_CPUS; i++)
+        if (is_set(set, i))
+            share += 1.0 / counts[i];
+    return share;
 }
 
 int spr_cpu_usable(void)
 {
-    int n = affinity_count();
+    size_t bytes;
+    cpu_set_t *set = affinity(&bytes);
+    int n = set ? CPU_COUNT_S(bytes, set) : 0;
     double quota = spr_cpu_quota("");
+
+    CPU_FREE(set);
 
     if (quota > 0 && quota < n)
         n = (int)quota;

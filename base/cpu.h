@@ -24,6 +24,22 @@ void spr_cpu_override(uint32_t features);
 
 /* CPUs that this process may use: affinity mask, cgroup v1/v2 quota (rounded down); at least 1. */
 int spr_cpu_usable(void);
+
+#define SPR_CPU_SET_CPUS 1024
+
+/* Bit i % 64 of word i / 64: CPU i. CPUs from SPR_CPU_SET_CPUS on are left out. */
+struct spr_cpu_set {
+    uint64_t words[SPR_CPU_SET_CPUS / 64];
+};
+
+/* Those in the affinity mask of this thread; none when the kernel does not say. */
+void spr_cpu_set_own(struct spr_cpu_set *set);
+/* One more process may use these: counts[i] of CPU i. */
+void spr_cpu_set_count(const struct spr_cpu_set *set, uint32_t counts[SPR_CPU_SET_CPUS]);
+/* What a process has of the CPUs of its set when each is shared out among those who may use it;
+ * with itself among the counts. 4 processes that may use the same 8: 2. Each on one of its own: 1.
+ */
+double spr_cpu_set_share(const struct spr_cpu_set *set, const uint32_t counts[SPR_CPU_SET_CPUS]);
 /* The CPU quota of the own cgroup and those above it, in CPUs; 0 = none. `root` is put before /proc
  * and /sys ("" for the real ones). */
 double spr_cpu_quota(const char *root);

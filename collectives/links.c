@@ -57,6 +57,7 @@ void spr_comm_describe(const spr_comm *comm, struct spr_peer_info *info)
     if (comm->watch)
         spr_watch_describe(comm->watch, &info->watch);
     gethostname(info->host, sizeof info->host - 1);
+    spr_cpu_set_own(&info->cpus);
     for (int i = 0; i < comm->transport_count; i++) {
         for (size_t k = 0; k < spr_transport_kinds_count; k++) {
             const struct spr_transport_kind *kind = &spr_transport_kinds[k];
@@ -237,11 +238,34 @@ enum spr_medium spr_comm_medium(const spr_comm *comm, const struct spr_group *gr
     return memory ? SPR_MEDIUM_MEMORY : places ? SPR_MEDIUM_PLACES : SPR_MEDIUM_ANY;
 }
 
-/* Threads that help each of so many ranks that share the CPUs. Who wants no thread of the library
- * for progress gets none of these either. */
-static int helpers(const struct spr_options *options, int local)
+/* CPUs for this rank, of those that it shares with other ranks of the machine: containers and
+ * emulated hosts are on the same. A quota is taken for one that all of them have together. */
+static double find_share(const spr_comm *comm)
 {
-    int spare = spr_cpu_usable() / local - 1;
+    const struct spr_peer_info *peers = comm->peers, *mine = &peers[comm->rank];
+    uint32_t counts[SPR_CPU_SET_CPUS] = {0};
+    double share, quota = spr_cpu_quota("");
+    int local = 0;
+
+    for (int r = 0; r < comm->size; r++) {
+        if (memcmp(peers[r].boot_id, mine->boot_id, sizeof mine->boot_id) != 0)
+            continue;
+        local++;
+        spr_cpu_set_count(&peers[r].cpus, counts);
+    }
+    share = spr_cpu_set_share(&mine->cpus, counts);
+    if (share == 0)
+        share = (double)spr_cpu_usable() / local;
+    if (quota > 0 && quota / local < share)
+        share = quota / local;
+    return share + 1e-9; /* thirds make a whole */
+}
+
+/* Threads that help a rank with so many CPUs. Who wants no thread of the library for progress gets
+ * none of these either. */
+static int helpers(const struct spr_options *options, double share)
+{
+    int spare = (int)share - 1;
 
     if (options->workers >= 0)
         return options->workers;
@@ -285,8 +309,8 @@ spr_status spr_comm_exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadl
                              struct spr_error *error)
 {
     struct spr_peer_info mine;
+    double share;
     spr_status status;
-    int local = 0;
 
     comm->peers = spr_calloc((size_t)comm->size, sizeof *comm->peers);
     if (!comm->peers)
@@ -301,8 +325,6 @@ spr_status spr_comm_exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadl
         return status;
     for (int r = 0; r < comm->size; r++) {
         comm->peers[r].host[sizeof comm->peers[r].host - 1] = '\0';
-        /* Containers and emulated hosts of one machine share its CPUs. */
-        local += !memcmp(comm->peers[r].boot_id, mine.boot_id, sizeof mine.boot_id);
         if (comm->peers[r].version != mine.version ||
             comm->peers[r].config_hash != mine.config_hash)
             return spr_error_set(error, SPR_ERR_MISMATCH, r,
@@ -310,8 +332,9 @@ spr_status spr_comm_exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadl
                                  "(" SPR_EQUAL_SETTINGS ") than rank %d",
                                  r, comm->peers[r].host, comm->rank);
     }
-    comm->may_spin = local <= spr_cpu_usable();
-    comm->helpers = helpers(&comm->options, local);
+    share = find_share(comm);
+    comm->may_spin = share >= 1;
+    comm->helpers = helpers(&comm->options, share);
     find_places(comm);
     spr_topology_update(&comm->topology, comm->ids, comm->size);
     if (spr_topology_has_racks(&comm->topology))

@@ -25,6 +25,7 @@
 
 #include "base/clock.h"
 #include "base/counters.h"
+#include "base/cpu.h"
 #include "base/error.h"
 #include "base/trace.h"
 #include "transport/bootstrap/auth.h"
@@ -115,6 +116,7 @@ struct spr_peer_info {
     uint64_t rack;          /* same rack = same number; 0: it stands alone */
     uint32_t pid, uid;
     char host[64];
+    struct spr_cpu_set cpus; /* that it may use */
     struct spr_watch_card watch;
     uint8_t address[SPR_T_COUNT][SPR_ADDRESS_BYTES];
 };

@@ -341,6 +341,28 @@ static void interfaces_count_what_the_transport_counts(void **state)
 }
 
 /* Four hosts in two racks; and a model, which knows nothing of racks, is measured there. */
+/* Ranks that begin with `with` in front of the program: how many of two poll. */
+static int polling(const char *options, const char *with)
+{
+    char line[256];
+
+    snprintf(line, sizeof line,
+             "SPARRING_LOG=info $RUN -n 2 %s -- %s $PERF -b 4K -e 4K -n 1 2>&1 | grep INFO",
+             options, with);
+    run(line);
+    assert_int_equal(count(result.output, "(2 ranks here)"), 2);
+    return count(result.output, ", spinning\n");
+}
+
+static void ranks_poll_where_each_has_a_cpu(void **state)
+{
+    (void)state;
+    assert_int_equal(polling("", "taskset -c $(taskset -cp $$ | sed 's/.*: *//; s/[,-].*//')"), 0);
+    if (polling("", "") == 0) /* a single CPU, or a quota */
+        skip();
+    assert_int_equal(polling("--cpu-bind rank", ""), 2);
+}
+
 static void racks_of_a_topology_file_are_levels(void **state)
 {
     (void)state;
@@ -455,6 +477,7 @@ int main(void)
         cmocka_unit_test(settings_that_differ_are_named),
         cmocka_unit_test(json_is_json),
         cmocka_unit_test(interfaces_count_what_the_transport_counts),
+        cmocka_unit_test(ranks_poll_where_each_has_a_cpu),
         cmocka_unit_test(racks_of_a_topology_file_are_levels),
         cmocka_unit_test(a_trace_is_replayed),
         cmocka_unit_test(a_seed_gives_the_same_bytes_again),

@@ -146,6 +146,45 @@ static void the_affinity_mask_bounds_the_usable_cpus(void **state)
     sched_setaffinity(0, sizeof(old), &old);
 }
 
+static double share_of(struct spr_cpu_set of, const struct spr_cpu_set *sets, size_t n)
+{
+    uint32_t counts[SPR_CPU_SET_CPUS] = {0};
+
+    for (size_t i = 0; i < n; i++)
+        spr_cpu_set_count(&sets[i], counts);
+    return spr_cpu_set_share(&of, counts);
+}
+
+static void cpus_are_shared_out_among_those_who_may_use_them(void **state)
+{
+    const struct spr_cpu_set eight = {{0xff}}, first = {{1}}, last = {.words[15] = 1ull << 63};
+    const struct spr_cpu_set alike[] = {eight, eight, eight, eight}, bound[] = {first, last},
+                             mixed[] = {eight, first, first};
+
+    (void)state;
+    assert_true(share_of(eight, alike, 4) == 2);
+    assert_true(share_of(first, bound, 2) == 1);
+    assert_true(share_of(last, bound, 2) == 1);
+    assert_true(share_of(eight, mixed, 3) > 7);
+    assert_true(share_of(first, mixed, 3) < 0.5);
+    assert_true(share_of((struct spr_cpu_set){{0}}, mixed, 3) == 0);
+}
+
+static void the_own_cpus_are_those_of_the_affinity_mask(void **state)
+{
+    struct spr_cpu_set own;
+    uint32_t counts[SPR_CPU_SET_CPUS] = {0};
+    cpu_set_t mask;
+
+    (void)state;
+    if (sched_getaffinity(0, sizeof(mask), &mask) != 0)
+        skip();
+    spr_cpu_set_own(&own);
+    spr_cpu_set_count(&own, counts);
+    for (size_t i = 0; i < SPR_CPU_SET_CPUS; i++)
+        assert_int_equal(counts[i], CPU_ISSET(i, &mask) != 0);
+}
+
 static uint32_t features_with(const char *simd)
 {
     if (simd)
@@ -233,6 +272,8 @@ int main(void)
         QUOTA_TEST(version_1_is_read_beside_version_2),
         QUOTA_TEST(damaged_files_count_as_no_quota),
         cmocka_unit_test(the_affinity_mask_bounds_the_usable_cpus),
+        cmocka_unit_test(cpus_are_shared_out_among_those_who_may_use_them),
+        cmocka_unit_test(the_own_cpus_are_those_of_the_affinity_mask),
         cmocka_unit_test(the_environment_masks_instruction_sets),
         cmocka_unit_test(a_larger_set_implies_the_smaller_one),
         cmocka_unit_test(the_real_clock_runs_forwards),
