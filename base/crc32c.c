@@ -59,11 +59,24 @@ static inline uint64_t load64(const unsigned char *p)
     return v;
 }
 
+static inline uint32_t load32(const unsigned char *p)
+{
+    uint32_t v;
+
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
 TARGET_SSE42
 static uint64_t stream_x86(uint64_t crc, const unsigned char *p, size_t bytes)
 {
     for (; bytes >= 8; bytes -= 8, p += 8)
         crc = _mm_crc32_u64(crc, load64(p));
+    if (bytes >= 4) {
+        crc = _mm_crc32_u32((uint32_t)crc, load32(p));
+        bytes -= 4;
+        p += 4;
+    }
     for (; bytes > 0; bytes--)
         crc = _mm_crc32_u8((uint32_t)crc, *p++);
     return crc;
@@ -202,7 +215,7 @@ static uint32_t dispatch(uint32_t crc, const void *data, size_t bytes, bool cold
 
     if ((features & (SPR_CPU_SSE42 | SPR_CPU_EMULATED)) != SPR_CPU_SSE42)
         return spr_crc32c_scalar(crc, data, bytes);
-    if (!(features & SPR_CPU_PCLMUL))
+    if (!(features & SPR_CPU_PCLMUL) || bytes < (size_t)3 * SHORT)
         return crc_sse42(crc, data, bytes);
     if ((features & SPR_CPU_AVX2) && bytes >= BLOCK)
         return (cold ? crc_shared_cold : crc_shared)(crc, data, bytes);

@@ -350,19 +350,23 @@ spr_status spr_collective_check(const spr_comm *comm, const spr_call_options *op
     return SPR_OK;
 }
 
-spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
-                               const spr_call_options *options, spr_codec *codec, bool soon,
-                               spr_request **out)
+/* What needs no lock. */
+static spr_status check(spr_comm *comm, const struct spr_plan *plan,
+                        const spr_call_options *options, const spr_codec *codec, spr_request **out)
 {
     spr_status status = spr_collective_check(comm, options, out);
 
-    if (status)
+    if (status || codec)
         return status;
-    status = codec ? SPR_OK : spr_check_finite(comm, plan, options, NULL);
-    if (status)
-        return status;
-    spr_comm_lock(comm);
-    status = post_locked(comm, plan, options, codec, out);
+    return spr_check_finite(comm, plan, options, NULL);
+}
+
+/* Under the lock. */
+static spr_status post(spr_comm *comm, const struct spr_plan *plan, const spr_call_options *options,
+                       spr_codec *codec, bool soon, spr_request **out)
+{
+    spr_status status = post_locked(comm, plan, options, codec, out);
+
     if (status == SPR_OK) {
         assert(*out);
         spr_collective_step(*out);
@@ -371,26 +375,28 @@ spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
             ;
         if (!soon || comm->thread_only || comm->driving)
             spr_comm_kick(comm);
-    } else {
-        spr_comm_tell(comm);
+        return SPR_OK;
     }
-    spr_comm_unlock(comm);
-    if (status && status != SPR_ERR_REVOKED) /* unless there is a better text */
+    spr_comm_tell(comm);
+    if (status != SPR_ERR_REVOKED) /* unless there is a better text */
         (void)spr_error_set(spr_thread_error(), status, comm->rank, "rank %d: %s: %s", comm->rank,
                             spr_collective_names[plan->collective], spr_status_string(status));
     return status;
 }
 
-spr_status spr_collective_run(spr_comm *comm, const struct spr_plan *plan,
-                              const spr_call_options *options, spr_codec *codec)
+spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
+                               const spr_call_options *options, spr_codec *codec, bool soon,
+                               spr_request **out)
 {
-    spr_request *rq = NULL;
-    spr_status status = spr_collective_post(comm, plan, options, codec, true, &rq);
+    spr_status status = check(comm, plan, options, codec, out);
 
-    return status ? status : spr_wait(&rq, -1.0);
+    if (status)
+        return status;
+    spr_comm_lock(comm);
+    status = post(comm, plan, options, codec, soon, out);
+    spr_comm_unlock(comm);
+    return status;
 }
-
-/* Public: requests ----------------------------------------------------------------------------- */
 
 static spr_status request_take(spr_request **request)
 {
@@ -407,6 +413,28 @@ static spr_status request_take(spr_request **request)
     request_put(rq);
     return status;
 }
+
+static bool is_done(void *arg) { return ((spr_request *)arg)->done; }
+
+spr_status spr_collective_run(spr_comm *comm, const struct spr_plan *plan,
+                              const spr_call_options *options, spr_codec *codec)
+{
+    spr_request *rq = NULL;
+    spr_status status = check(comm, plan, options, codec, &rq);
+
+    if (status)
+        return status;
+    spr_comm_lock(comm);
+    status = post(comm, plan, options, codec, true, &rq);
+    if (status == SPR_OK) {
+        spr_comm_drive(comm, is_done, rq, UINT64_MAX);
+        status = request_take(&rq);
+    }
+    spr_comm_unlock(comm);
+    return status;
+}
+
+/* Public: requests ----------------------------------------------------------------------------- */
 
 static spr_status no_request(const char *call)
 {
@@ -433,8 +461,6 @@ spr_status spr_test(spr_request **request)
     spr_comm_unlock(comm);
     return status;
 }
-
-static bool is_done(void *arg) { return ((spr_request *)arg)->done; }
 
 spr_status spr_wait(spr_request **request, double timeout_s)
 {

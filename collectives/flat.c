@@ -21,10 +21,12 @@
 
 struct flat {
     size_t bytes;
-    int next_rank;                     /* whose vector is added next, from rank 1 on */
-    bool received;                     /* broadcast: nothing more to come */
-    char *accumulator, *copy, *inputs; /* inputs: [size], not kept in the transport's memory, which
-                                        * a slow rank would block for all other operations */
+    int next_rank;              /* whose vector is added next, from rank 1 on */
+    bool received;              /* broadcast: nothing more to come */
+    const char *own;            /* this rank's vector */
+    char *accumulator, *inputs; /* inputs: [size], not kept in the transport's memory, which a slow
+                                 * rank would block for all other operations, and which may have
+                                 * to be allocated */
     struct spr_in *in;
     struct spr_out *out;
     char nothing[1];
@@ -62,6 +64,17 @@ static bool eager(const spr_request *rq, const struct flat *f)
     return f->bytes <= rq->comm->options.eager_bytes;
 }
 
+/* In place, the result is written while others may still be reading the input. */
+static const char *own_vector(spr_request *rq, const struct flat *f)
+{
+    const struct spr_plan *plan = &rq->plan;
+
+    if (plan->send != plan->recv)
+        return plan->send;
+    /* A place in `inputs` that no message needs. */
+    return memcpy(f->inputs + (size_t)rq->comm->rank * f->bytes, plan->send, f->bytes);
+}
+
 static spr_status start_allreduce(spr_request *rq)
 {
     struct flat *f = make(rq);
@@ -71,20 +84,19 @@ static spr_status start_allreduce(spr_request *rq)
         return SPR_ERR_NOMEM;
     f->next_rank = 1;
     f->accumulator = spr_arena_buffer(&rq->arena, rq->plan.count * sizeof(uint64_t));
-    /* In place, the result is written while others may still be reading the input. */
-    f->copy = spr_arena_buffer(&rq->arena, f->bytes);
     f->inputs = spr_arena_buffer(&rq->arena, f->bytes * (size_t)size);
-    if (!f->accumulator || !f->copy || !f->inputs)
+    if (!f->accumulator || !f->inputs)
         return SPR_ERR_NOMEM;
-    memcpy(f->copy, rq->plan.send, f->bytes);
+    f->own = own_vector(rq, f);
+    /* The others wait for what is sent. */
+    for (int i = 1; i < size; i++) {
+        int peer = (rq->comm->rank + size - i) % size;
+        spr_post_send(rq, &f->out[peer], peer, 0, f->own, f->bytes, eager(rq, f));
+    }
     for (int i = 1; i < size; i++) {
         int peer = (rq->comm->rank + i) % size;
         spr_post_receive(rq, &f->in[peer], peer, 0, f->inputs + (size_t)peer * f->bytes, f->bytes,
                          eager(rq, f));
-    }
-    for (int i = 1; i < size; i++) {
-        int peer = (rq->comm->rank + size - i) % size;
-        spr_post_send(rq, &f->out[peer], peer, 0, f->copy, f->bytes, eager(rq, f));
     }
     return SPR_OK;
 }
@@ -95,7 +107,7 @@ static const void *vector_of(spr_request *rq, int from)
     const struct flat *f = rq->state;
 
     if (from == rq->comm->rank)
-        return f->copy;
+        return f->own;
     if (f->in[from].state != SPR_IN_ARRIVED)
         return NULL;
     if (f->in[from].recv.bytes != f->bytes) {
@@ -112,7 +124,7 @@ static bool advance_allreduce(spr_request *rq)
     int size = rq->comm->size;
 
     if (size == 1 && f->next_rank == 1) {
-        spr_reduce_load(plan->dtype, f->accumulator, f->copy, plan->count);
+        spr_reduce_load(plan->dtype, f->accumulator, f->own, plan->count);
         spr_reduce_store(plan->dtype, plan->op, plan->recv, f->accumulator, plan->count, 1);
         f->next_rank++;
     }

@@ -14,6 +14,7 @@
 #include "collectives/watch.h"
 
 #define TIMER_NS 1000000ull
+#define LOOKS 15  /* between two of a polling driver that read a clock */
 #define ASIDE 100 /* times that a driver yields for who wants the lock */
 
 /* Progress ------------------------------------------------------------------------------------- */
@@ -52,7 +53,7 @@ static int end_all(spr_comm *comm)
     return ended;
 }
 
-int spr_comm_progress_locked(spr_comm *comm)
+static int look(spr_comm *comm)
 {
     int events = 0;
 
@@ -66,6 +67,13 @@ int spr_comm_progress_locked(spr_comm *comm)
     }
     spr_channel_send_held(&comm->channel);
     spr_comm_take_loss(comm, events);
+    return events;
+}
+
+int spr_comm_progress_locked(spr_comm *comm)
+{
+    int events = look(comm);
+
     check_timers(comm);
     if (comm->error.status && spr_channel_told(&comm->channel))
         events += end_all(comm);
@@ -170,27 +178,45 @@ static void wait_for_driver(spr_comm *comm, uint64_t until_ns)
     comm->waiters--;
 }
 
+/* Another thread waits for the lock. */
+static bool is_wanted(const spr_comm *comm)
+{
+    return atomic_load_explicit(&comm->callers, memory_order_relaxed) > 0;
+}
+
 /* Others look and post meanwhile. A mutex is not fair: who has waited for it gets it from who takes
  * it again at once only if that one steps aside; for a while, they may have no CPU. */
 static void make_way(spr_comm *comm, bool idle)
 {
-    if (!comm->waiters && !atomic_load_explicit(&comm->callers, memory_order_relaxed))
+    if (!comm->waiters && !is_wanted(comm))
         return;
     pthread_mutex_unlock(&comm->lock);
     if (idle)
         sched_yield();
-    for (int i = 0; i < ASIDE && atomic_load_explicit(&comm->callers, memory_order_relaxed); i++)
+    for (int i = 0; i < ASIDE && is_wanted(comm); i++)
         sched_yield();
     pthread_mutex_lock(&comm->lock);
 }
 
+/* progress for who polls: a clock costs as much as a look, so only some of the looks have one. */
+static int look_often(spr_comm *comm)
+{
+    for (int i = 0; i < LOOKS && !is_wanted(comm); i++) {
+        int events = look(comm);
+        if (events)
+            return events;
+        spr_cpu_relax();
+    }
+    return spr_comm_progress_locked(comm);
+}
+
 static bool drive_alone(spr_comm *comm, bool (*done)(void *arg), void *arg, uint64_t until_ns)
 {
-    uint64_t idle_since = 0;
+    uint64_t idle_since = 0; /* 0: not polling */
 
     while (!done(arg)) {
         uint64_t now;
-        if (spr_comm_progress_locked(comm)) {
+        if (idle_since ? look_often(comm) : spr_comm_progress_locked(comm)) {
             idle_since = 0;
             if (comm->background)
                 pthread_cond_broadcast(&comm->changed);
@@ -206,7 +232,6 @@ static bool drive_alone(spr_comm *comm, bool (*done)(void *arg), void *arg, uint
             idle_since = idle_since ? idle_since : now;
             if ((double)(now - idle_since) < comm->options.spin_s * 1e9) {
                 make_way(comm, false);
-                spr_cpu_relax();
                 continue;
             }
         }

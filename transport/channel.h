@@ -107,7 +107,6 @@ struct spr_channel_peer {
     uint32_t eager_sent, eager_acked; /* as sender: bytes, modulo 2^32 */
     uint32_t eager_consumed, eager_reported; /* as receiver */
     size_t kept_bytes, kept_entries;         /* in `early` */
-    uint64_t last_heard_ns;
 };
 
 enum spr_operation_state {

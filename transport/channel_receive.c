@@ -218,7 +218,6 @@ spr_status spr_channel_on_header(struct spr_link *link, const struct spr_frame *
         return status;
     }
     p->rx_sequence++;
-    p->last_heard_ns = spr_now_ns(p->channel->clock);
     return frame_header(p, f, rx);
 }
 

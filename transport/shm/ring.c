@@ -190,15 +190,16 @@ static const void *locate(const struct spr_shm_link *link, const struct spr_fram
     return link->view.base + spr_shm_slot_offset(l, slot);
 }
 
-/* Tell the peer that a slot is free. The caller wakes it. */
-static void give_back(struct spr_shm_link *link, uint32_t slot)
+/* Tell the peer that a slot is free. Step (3) is the caller's, on `released` or on what it stores
+ * after it: a sleeper looks at `released` last. */
+static void give_back(struct spr_shm_link *link, uint32_t slot, memory_order order)
 {
     if (slot == SPR_SHM_NO_SLOT)
         return;
     atomic_store_explicit(&link->out->releases[link->released % SPR_SHM_RELEASES], slot,
                           memory_order_relaxed);
     link->released++;
-    atomic_store_explicit(&link->out->released, link->released, memory_order_seq_cst);
+    atomic_store_explicit(&link->out->released, link->released, order);
 }
 
 /* A slot's token is its number, made odd; a copy's is its address, which is even. */
@@ -250,7 +251,7 @@ static bool deliver(struct spr_shm_link *link, const struct spr_frame *frame,
         return false;
     }
     if (!token)
-        give_back(link, slot);
+        give_back(link, slot, memory_order_release);
     params->events->payload(&link->base, frame, data, token);
     return link->base.state == SPR_LINK_UP;
 }
@@ -293,6 +294,6 @@ void spr_shm_release(struct spr_link *base, void *token)
         spr_pool_put(&link->copies, token);
         return;
     }
-    give_back(link, (uint32_t)(value >> 1));
+    give_back(link, (uint32_t)(value >> 1), memory_order_seq_cst);
     wake(link, SPR_SHM_WAKE_ROOM);
 }
