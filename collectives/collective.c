@@ -244,12 +244,12 @@ static void fill_options(spr_request *rq, const spr_call_options *options)
 {
     double timeout =
         options && options->timeout_s > 0 ? options->timeout_s : rq->comm->options.timeout_s;
-    double warn = rq->comm->options.warn_s;
+    double warn = rq->comm->options.warn_s, factor = spr_time_factor();
 
     rq->posted_ns = spr_now_ns(rq->comm->clock);
-    rq->deadline_ns = rq->posted_ns + spr_seconds_ns(timeout * spr_time_factor());
-    rq->warn_ns = rq->posted_ns + spr_seconds_ns(warn * spr_time_factor());
-    rq->describe_ns = rq->posted_ns + spr_seconds_ns(SPR_DISPUTE_S * spr_time_factor());
+    rq->deadline_ns = rq->posted_ns + spr_seconds_ns(timeout * factor);
+    rq->warn_ns = rq->posted_ns + spr_seconds_ns(warn * factor);
+    rq->describe_ns = rq->posted_ns + spr_seconds_ns(SPR_DISPUTE_S * factor);
     rq->priority = options ? options->priority : 0;
     rq->named = options && options->algorithm && strcmp(options->algorithm, "auto") != 0;
     if (options && options->name)

@@ -25,8 +25,7 @@ struct flat {
     bool received;              /* broadcast: nothing more to come */
     const char *own;            /* this rank's vector */
     char *accumulator, *inputs; /* inputs: [size], not kept in the transport's memory, which a slow
-                                 * rank would block for all other operations, and which may have
-                                 * to be allocated */
+                                 * rank would block for all other operations */
     struct spr_in *in;
     struct spr_out *out;
     char nothing[1];
@@ -95,6 +94,8 @@ static spr_status start_allreduce(spr_request *rq)
     }
     for (int i = 1; i < size; i++) {
         int peer = (rq->comm->rank + i) % size;
+        /* The other one of two vectors is summed as soon as it is there. */
+        f->in[peer].recv.lend = size == 2;
         spr_post_receive(rq, &f->in[peer], peer, 0, f->inputs + (size_t)peer * f->bytes, f->bytes,
                          eager(rq, f));
     }

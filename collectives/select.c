@@ -213,31 +213,44 @@ static bool is_empty(const struct spr_plan *plan, int size)
     return plan->count == 0 && plan->collective != SPR_C_BARRIER && size > 1;
 }
 
-const struct spr_algorithm *spr_algorithm_select(const struct spr_comm *comm,
-                                                 const struct spr_plan *plan, const char *name,
-                                                 struct spr_error *error)
+static const struct spr_algorithm *not_found(const struct spr_comm *comm,
+                                             const struct spr_plan *plan, const char *name,
+                                             struct spr_error *error)
 {
-    bool any = !name || !strcmp(name, "auto");
-    const struct spr_algorithm *a = any ? choose(comm, plan) : NULL;
     char names[256] = "";
 
-    for (size_t i = 0; !a && i < SPR_ARRAY_LEN(table); i++) {
-        if (!is_usable(comm, plan, table[i]))
-            continue;
-        if (!any && !strcmp(name, table[i]->name))
-            a = table[i];
-        snprintf(names + strlen(names), sizeof names - strlen(names), " %s", table[i]->name);
-    }
-    if (a)
-        return is_empty(plan, comm->size) ? &spr_empty : a;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(table); i++)
+        if (is_usable(comm, plan, table[i]))
+            snprintf(names + strlen(names), sizeof names - strlen(names), " %s", table[i]->name);
     spr_error_set(error, SPR_ERR_INVALID, comm->rank,
-                  "no algorithm '%s' for %s of %s%s; there is:%s", any ? "auto" : name,
+                  "no algorithm '%s' for %s of %s%s; there is:%s", name,
                   spr_collective_names[plan->collective], spr_dtype_name(plan->dtype),
                   comm->options.determinism == SPR_DETERMINISM_CANONICAL
                       ? " with SPARRING_DETERMINISM=canonical"
                       : "",
                   names);
     return NULL;
+}
+
+static const struct spr_algorithm *by_name(const struct spr_comm *comm, const struct spr_plan *plan,
+                                           const char *name)
+{
+    for (size_t i = 0; i < SPR_ARRAY_LEN(table); i++)
+        if (is_usable(comm, plan, table[i]) && !strcmp(name, table[i]->name))
+            return table[i];
+    return NULL;
+}
+
+const struct spr_algorithm *spr_algorithm_select(const struct spr_comm *comm,
+                                                 const struct spr_plan *plan, const char *name,
+                                                 struct spr_error *error)
+{
+    bool any = !name || !strcmp(name, "auto");
+    const struct spr_algorithm *a = any ? choose(comm, plan) : by_name(comm, plan, name);
+
+    if (!a)
+        return not_found(comm, plan, any ? "auto" : name, error);
+    return is_empty(plan, comm->size) ? &spr_empty : a;
 }
 
 static const struct spr_algorithm *find(const char *collective, const char *name)

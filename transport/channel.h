@@ -64,6 +64,7 @@ struct spr_recv {
     uint32_t operation, step;
     uint64_t descriptor;
     void *into;      /* NULL: borrow */
+    bool lend;       /* with `into`: or borrow, where that costs nothing */
     size_t capacity; /* most bytes */
     bool eager;
     /* Results, valid in done(): */

@@ -109,7 +109,7 @@ void spr_channel_deliver_early(struct spr_channel_peer *p, struct spr_recv *r, s
     }
     r->bytes = e->bytes;
     p->eager_consumed += spr_eager_cost(e->bytes);
-    if (r->into) {
+    if (r->into && !r->lend) {
         memcpy(r->into, e->data, e->bytes);
         r->data = r->into;
         spr_channel_drop_early(p, e);

@@ -103,6 +103,7 @@ static spr_status data_header(struct spr_channel_peer *p, const struct spr_frame
     p->receiving = r;
     rx->sink = r->into ? SPR_SINK_INTO : SPR_SINK_BORROW;
     rx->into = r->into;
+    rx->lend = r->lend;
     return SPR_OK;
 }
 
@@ -201,6 +202,7 @@ spr_status spr_channel_on_header(struct spr_link *link, const struct spr_frame *
 
     rx->sink = SPR_SINK_DROP;
     rx->into = NULL;
+    rx->lend = false;
     p->dropping = p->gone;
     if (p->gone)
         return status;

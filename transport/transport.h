@@ -64,6 +64,7 @@ enum spr_sink {
 struct spr_rx {
     enum spr_sink sink;
     void *into;
+    bool lend; /* INTO: or as BORROW, where that takes neither time nor memory */
 };
 
 struct spr_link_events {
@@ -74,9 +75,9 @@ struct spr_link_events {
      * payload get header(), then payload() with data NULL. */
     spr_status (*header)(struct spr_link *link, const struct spr_frame *frame, struct spr_rx *rx);
     /* The payload is complete. A transport that has compared its CRC while it came in, and found it
-     * right, clears SPR_FRAME_CRC in *frame. BORROW: data stays valid until release(link, token);
-     * else token is NULL. Tokens of one link may be released in any order, also long after this
-     * upcall. */
+     * right, clears SPR_FRAME_CRC in *frame. Borrowed or lent: data stays valid until release(link,
+     * token); else token is NULL. Tokens of one link may be released in any order, also long after
+     * this upcall. */
     void (*payload)(struct spr_link *link, const struct spr_frame *frame, const void *data,
                     void *token);
     void (*sent)(struct spr_link *link, struct spr_tx *tx);

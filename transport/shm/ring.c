@@ -241,11 +241,11 @@ static bool deliver(struct spr_shm_link *link, const struct spr_frame *frame,
         return false;
     if (!frame->bytes || rx.sink == SPR_SINK_DROP) {
         data = NULL;
+    } else if (slot != SPR_SHM_NO_SLOT && (rx.sink == SPR_SINK_BORROW || rx.lend)) {
+        token = slot_token(slot);
     } else if (rx.sink == SPR_SINK_INTO) {
         memcpy(rx.into, data, frame->bytes);
         data = rx.into;
-    } else if (slot != SPR_SHM_NO_SLOT) {
-        token = slot_token(slot);
     } else if (!lend_copy(link, &data, &token, frame->bytes)) {
         spr_shm_link_down(link, SPR_ERR_NOMEM, "no memory for a payload");
         return false;

@@ -123,7 +123,7 @@ static void deliver_header(struct spr_sim_rank *r, struct spr_sim_event *e)
         link_down(r, l, SPR_ERR_LINK, "end of file within a header");
         return;
     }
-    l->rx = (struct spr_rx){SPR_SINK_DROP, NULL};
+    l->rx = (struct spr_rx){.sink = SPR_SINK_DROP};
     status = r->transport.params.events->header(&l->link, &e->header, &l->rx);
     if (status)
         link_down(r, l, status, spr_status_string(status));
