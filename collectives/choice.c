@@ -91,7 +91,10 @@ static spr_status open_one(spr_comm *comm, const struct spr_transport_kind *kind
     return SPR_OK;
 }
 
-/* shm, verbs, and one of the two TCP twins: epoll only where io_uring is not wanted or refused. */
+/* shm, verbs, and one of the two TCP twins: io_uring where it is asked for by its name and not
+ * refused. Only one thread may move the bytes of a ring, the library's, so each call that waits
+ * hands over to it and back, which takes longer than a short message; and long ones go no faster
+ * (docs/tuning.md). */
 spr_status spr_comm_open_transports(spr_comm *comm, struct spr_transport_offer *offers,
                                     struct spr_error *error)
 {
@@ -107,12 +110,14 @@ spr_status spr_comm_open_transports(spr_comm *comm, struct spr_transport_offer *
         *offer = unseen;
         if (!asked_for && !any) {
             snprintf(offer->why_not, sizeof offer->why_not, "not among the transports asked for");
+        } else if (kind->id == SPR_T_URING && !asked_for) {
+            snprintf(offer->why_not, sizeof offer->why_not,
+                     "only where it is asked for by its name: epoll answers faster");
         } else if (tcp && have_tcp) {
             snprintf(offer->why_not, sizeof offer->why_not, "not needed: uring can be used");
         } else {
             status = open_one(comm, kind, asked_for, offer, error);
             have_tcp |= tcp && offer->open;
-            comm->thread_only |= offer->open && kind->id == SPR_T_URING;
         }
     }
     if (status == SPR_OK && comm->transport_count == without)

@@ -57,8 +57,10 @@ spr_status spr_comm_build(spr_comm *comm, spr_bootstrap *boot, const spr_bootstr
         spr_comm_watch_open(comm);
     if (status == SPR_OK)
         status = spr_comm_exchange(comm, boot, deadline_ns, error);
-    if (status == SPR_OK)
+    if (status == SPR_OK) {
+        spr_comm_close_unused(comm);
         status = open_epoll(comm, error);
+    }
     /* The library's thread only helps when there is somebody to talk to. */
     if (status == SPR_OK && comm->options.progress == 0 && comm->size > 1)
         status = spr_comm_start_thread(comm);

@@ -104,6 +104,36 @@ static spr_status connect_peer(spr_comm *comm, int peer, struct spr_error *error
                          peer, info->host, mine->transports, info->transports);
 }
 
+static bool is_used(const spr_comm *comm, const struct spr_transport *t)
+{
+    for (int r = 0; r < comm->size; r++) {
+        const struct spr_transport_kind *kind =
+            r == comm->rank ? NULL
+                            : spr_transport_choose(&comm->peers[comm->rank], &comm->peers[r], NULL);
+        if (kind && kind->ops == t->ops)
+            return true;
+    }
+    return false;
+}
+
+void spr_comm_close_unused(spr_comm *comm)
+{
+    int kept = 1; /* the first leads to this rank itself */
+
+    for (int i = 1; i < comm->transport_count; i++) {
+        struct spr_transport *t = comm->transports[i];
+        if (!is_used(comm, t)) {
+            t->ops->close(t);
+            continue;
+        }
+        comm->transports[kept++] = t;
+#ifdef HAVE_URING
+        comm->thread_only |= t->ops == &spr_transport_uring;
+#endif
+    }
+    comm->transport_count = kept;
+}
+
 static bool links_complete(void *arg)
 {
     const spr_comm *comm = arg;

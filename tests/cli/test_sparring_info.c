@@ -297,8 +297,8 @@ static void the_doctor_names_what_is_refused(void **state)
         const char *line, *check, *remedy;
     } cases[] = {
 #ifdef HAVE_URING
-        {"$SELF --poor io_uring $INFO --doctor", "io_uring        problem: io_uring is refused",
-         "kernel.io_uring_disabled=0"},
+        {"$SELF --poor io_uring $INFO --doctor --transport shm,uring,epoll",
+         "io_uring        problem: io_uring is refused", "kernel.io_uring_disabled=0"},
 #endif
         {"$SELF --poor memfd $INFO --doctor", "shared-memory   problem: no sealed memory files",
          "memfd_create"},
@@ -323,9 +323,16 @@ static void the_doctor_names_what_is_refused(void **state)
 static void what_is_refused_is_no_problem_when_nobody_asks_for_it(void **state)
 {
     (void)state;
-    run("$SELF --poor io_uring $INFO --doctor --transport shm,epoll");
-    assert_has(result.output, "io_uring        does not apply: ");
-    assert_code(0);
+    static const char *const lists[] = {"shm,epoll", "auto"};
+
+    for (size_t i = 0; i < SPR_ARRAY_LEN(lists); i++) {
+        char line[128];
+        snprintf(line, sizeof line, "$SELF --poor io_uring $INFO --doctor --transport %s",
+                 lists[i]);
+        run(line);
+        assert_has(result.output, "io_uring        does not apply: ");
+        assert_code(0);
+    }
 }
 
 static void a_refused_transport_is_passed_over_with_the_reason(void **state)
@@ -334,7 +341,7 @@ static void a_refused_transport_is_passed_over_with_the_reason(void **state)
 #ifndef HAVE_URING
     skip();
 #endif
-    run("$SELF --poor io_uring $INFO");
+    run("$SELF --poor io_uring $INFO --transport uring,epoll");
     assert_code(0);
     assert_has(result.output, "io_uring is refused: operation not permitted");
     assert_has(result.output, "this host - a host like it: epoll\n");

@@ -444,6 +444,34 @@ static void a_driver_that_never_sleeps_lets_others_in(void **state)
     on_all_transports(2, "thread", run_restless);
 }
 
+/* Otherwise a ring that nothing goes over would leave progress to one thread. */
+static void run_nearby(struct job *job, int rank, spr_comm *comm)
+{
+    (void)job;
+    RANK_CHECK(!strcmp(spr_comm_transport(comm, 1 - rank), "shm"));
+    RANK_CHECK(comm->transport_count == 2); /* the other one is to itself */
+    RANK_CHECK(!comm->thread_only);
+    RANK_CHECK(spr_barrier(comm, NULL) == SPR_OK);
+}
+
+static void transports_that_lead_to_nobody_are_closed(void **state)
+{
+    static const char *const lists[] = {
+        "auto",
+        "shm,epoll",
+#ifdef HAVE_URING
+        "auto,uring",
+#endif
+    };
+    struct job job;
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(lists); i++) {
+        job_start(&job, 2, lists[i], run_nearby, NULL);
+        job_expect_success(&job, SECONDS);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -458,6 +486,7 @@ int main(void)
         cmocka_unit_test(a_loop_around_spr_test_is_enough),
         cmocka_unit_test(endless_timeouts_work),
         cmocka_unit_test(a_driver_that_never_sleeps_lets_others_in),
+        cmocka_unit_test(transports_that_lead_to_nobody_are_closed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -144,11 +144,10 @@ static void check_shm(const struct report *r, struct findings *f)
 static void check_uring(const struct report *r, const struct spr_options *options,
                         struct findings *f)
 {
-    bool any = doctor_asked(options, "auto");
     struct finding *one;
 
-    if (!any && !doctor_asked(options, "uring")) {
-        doctor_add(f, "io_uring", FINDING_NONE, "not among SPARRING_TRANSPORTS=%s",
+    if (!doctor_asked(options, "uring")) {
+        doctor_add(f, "io_uring", FINDING_NONE, "only used where SPARRING_TRANSPORTS names it: %s",
                    options->transports);
         return;
     }
