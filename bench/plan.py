@@ -121,7 +121,7 @@ def local_rows(tools, options):
     return [
         Row("local-openmpi-shm", "Open MPI, self,vader", "local",
             OpenMPI(tools, long, every, "vader"), rounds),
-        Row("local-shm", "Sparring, shared memory", "local", sparring(long, "shm"), rounds),
+        Row("local-shm", "Sparring, default: shared memory", "local", sparring(long, "auto"), rounds),
         Row("local-limit", "TCP's limit, n both ways over iperf3's rate", "local",
             Link(tools, long), rounds),
         Row("local-openmpi-tcp", "Open MPI, self,tcp", "local",
@@ -131,7 +131,8 @@ def local_rows(tools, options):
         Row("local-uring", "Sparring, TCP, io_uring", "local", sparring(long, "uring"), rounds),
         Row("latency-openmpi", "Open MPI, self,vader", "latency",
             OpenMPI(tools, short, every, "vader"), rounds),
-        Row("latency-shm", "Sparring, shared memory", "latency", sparring(short, "shm"), rounds),
+        Row("latency-shm", "Sparring, default: shared memory", "latency", sparring(short, "auto"),
+            rounds),
     ]
 
 

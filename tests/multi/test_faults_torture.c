@@ -52,6 +52,8 @@ static spr_status use(spr_comm *comm)
         index[i] = i * (N / ENTRIES);
     if (status == SPR_OK)
         status = spr_sparse_allreduce(comm, &list, N, x, NULL, SPR_SUM, NULL);
+    if (status == SPR_OK)
+        status = spr_comm_tune_for(comm, "sparse_allreduce", N, SPR_FP32, ENTRIES);
     for (size_t i = 0; status == SPR_OK && i < SPR_ARRAY_LEN(specs); i++) {
         status = spr_codec_create(specs[i], &layout, 1, &codec);
         if (status == SPR_OK)
