@@ -186,16 +186,20 @@ static bool is_wanted(const spr_comm *comm)
 
 /* Others look and post meanwhile. A mutex is not fair: who has waited for it gets it from who takes
  * it again at once only if that one steps aside; for a while, they may have no CPU. */
-static void make_way(spr_comm *comm, bool idle)
+static void step_aside(spr_comm *comm, bool idle)
 {
-    if (!comm->waiters && !is_wanted(comm))
-        return;
     pthread_mutex_unlock(&comm->lock);
     if (idle)
         sched_yield();
     for (int i = 0; i < ASIDE && is_wanted(comm); i++)
         sched_yield();
     pthread_mutex_lock(&comm->lock);
+}
+
+static void make_way(spr_comm *comm, bool idle)
+{
+    if (comm->waiters || is_wanted(comm))
+        step_aside(comm, idle);
 }
 
 /* progress for who polls: a clock costs as much as a look, so only some of the looks have one. */
@@ -210,13 +214,15 @@ static int look_often(spr_comm *comm)
     return spr_comm_progress_locked(comm);
 }
 
-static bool drive_alone(spr_comm *comm, bool (*done)(void *arg), void *arg, uint64_t until_ns)
+/* Who may poll does it for a while; `yields`: who may not lets others have the CPU in between. */
+static bool drive_alone(spr_comm *comm, bool (*done)(void *arg), void *arg, uint64_t until_ns,
+                        bool yields)
 {
     uint64_t idle_since = 0; /* 0: not polling */
 
     while (!done(arg)) {
         uint64_t now;
-        if (idle_since ? look_often(comm) : spr_comm_progress_locked(comm)) {
+        if (idle_since && comm->may_spin ? look_often(comm) : spr_comm_progress_locked(comm)) {
             idle_since = 0;
             if (comm->background)
                 pthread_cond_broadcast(&comm->changed);
@@ -228,10 +234,13 @@ static bool drive_alone(spr_comm *comm, bool (*done)(void *arg), void *arg, uint
         now = spr_monotonic_ns();
         if (now >= until_ns)
             return done(arg);
-        if (comm->may_spin) {
+        if (comm->may_spin || yields) {
             idle_since = idle_since ? idle_since : now;
             if ((double)(now - idle_since) < comm->options.spin_s * 1e9) {
-                make_way(comm, false);
+                if (comm->may_spin)
+                    make_way(comm, false);
+                else
+                    step_aside(comm, true);
                 continue;
             }
         }
@@ -256,7 +265,7 @@ static bool drive(spr_comm *comm, bool (*done)(void *arg), void *arg, uint64_t u
     if (done(arg))
         return true;
     comm->driving = true;
-    ok = drive_alone(comm, done, arg, until_ns);
+    ok = drive_alone(comm, done, arg, until_ns, true);
     comm->driving = false;
     pthread_cond_broadcast(&comm->changed);
     return ok;
@@ -310,7 +319,7 @@ static void *thread_main(void *arg)
             continue;
         }
         comm->driving = true;
-        drive_alone(comm, thread_done, comm, UINT64_MAX);
+        drive_alone(comm, thread_done, comm, UINT64_MAX, false);
         comm->driving = false;
         pthread_cond_broadcast(&comm->changed);
     }
