@@ -121,7 +121,8 @@ def local_rows(tools, options):
     return [
         Row("local-openmpi-shm", "Open MPI, self,vader", "local",
             OpenMPI(tools, long, every, "vader"), rounds),
-        Row("local-shm", "Sparring, default: shared memory", "local", sparring(long, "auto"), rounds),
+        Row("local-shm", "Sparring, default: shared memory", "local", sparring(long, "auto"),
+            rounds),
         Row("local-limit", "TCP's limit, n both ways over iperf3's rate", "local",
             Link(tools, long), rounds),
         Row("local-openmpi-tcp", "Open MPI, self,tcp", "local",
