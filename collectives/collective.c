@@ -244,12 +244,12 @@ static void fill_options(spr_request *rq, const spr_call_options *options)
 {
     double timeout =
         options && options->timeout_s > 0 ? options->timeout_s : rq->comm->options.timeout_s;
-    double warn = rq->comm->options.warn_s, factor = spr_time_factor();
+    double warn = rq->comm->options.warn_s;
 
     rq->posted_ns = spr_now_ns(rq->comm->clock);
-    rq->deadline_ns = rq->posted_ns + spr_seconds_ns(timeout * factor);
-    rq->warn_ns = rq->posted_ns + spr_seconds_ns(warn * factor);
-    rq->describe_ns = rq->posted_ns + spr_seconds_ns(SPR_DISPUTE_S * factor);
+    rq->deadline_ns = rq->posted_ns + spr_seconds_ns(timeout * spr_time_factor());
+    rq->warn_ns = rq->posted_ns + spr_seconds_ns(warn * spr_time_factor());
+    rq->describe_ns = rq->posted_ns + spr_seconds_ns(SPR_DISPUTE_S * spr_time_factor());
     rq->priority = options ? options->priority : 0;
     rq->named = options && options->algorithm && strcmp(options->algorithm, "auto") != 0;
     if (options && options->name)
@@ -350,23 +350,19 @@ spr_status spr_collective_check(const spr_comm *comm, const spr_call_options *op
     return SPR_OK;
 }
 
-/* What needs no lock. */
-static spr_status check(spr_comm *comm, const struct spr_plan *plan,
-                        const spr_call_options *options, const spr_codec *codec, spr_request **out)
+spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
+                               const spr_call_options *options, spr_codec *codec, bool soon,
+                               spr_request **out)
 {
     spr_status status = spr_collective_check(comm, options, out);
 
-    if (status || codec)
+    if (status)
         return status;
-    return spr_check_finite(comm, plan, options, NULL);
-}
-
-/* Under the lock. */
-static spr_status post(spr_comm *comm, const struct spr_plan *plan, const spr_call_options *options,
-                       spr_codec *codec, bool soon, spr_request **out)
-{
-    spr_status status = post_locked(comm, plan, options, codec, out);
-
+    status = codec ? SPR_OK : spr_check_finite(comm, plan, options, NULL);
+    if (status)
+        return status;
+    spr_comm_lock(comm);
+    status = post_locked(comm, plan, options, codec, out);
     if (status == SPR_OK) {
         assert(*out);
         spr_collective_step(*out);
@@ -375,28 +371,26 @@ static spr_status post(spr_comm *comm, const struct spr_plan *plan, const spr_ca
             ;
         if (!soon || comm->thread_only || comm->driving)
             spr_comm_kick(comm);
-        return SPR_OK;
+    } else {
+        spr_comm_tell(comm);
     }
-    spr_comm_tell(comm);
-    if (status != SPR_ERR_REVOKED) /* unless there is a better text */
+    spr_comm_unlock(comm);
+    if (status && status != SPR_ERR_REVOKED) /* unless there is a better text */
         (void)spr_error_set(spr_thread_error(), status, comm->rank, "rank %d: %s: %s", comm->rank,
                             spr_collective_names[plan->collective], spr_status_string(status));
     return status;
 }
 
-spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
-                               const spr_call_options *options, spr_codec *codec, bool soon,
-                               spr_request **out)
+spr_status spr_collective_run(spr_comm *comm, const struct spr_plan *plan,
+                              const spr_call_options *options, spr_codec *codec)
 {
-    spr_status status = check(comm, plan, options, codec, out);
+    spr_request *rq = NULL;
+    spr_status status = spr_collective_post(comm, plan, options, codec, true, &rq);
 
-    if (status)
-        return status;
-    spr_comm_lock(comm);
-    status = post(comm, plan, options, codec, soon, out);
-    spr_comm_unlock(comm);
-    return status;
+    return status ? status : spr_wait(&rq, -1.0);
 }
+
+/* Public: requests ----------------------------------------------------------------------------- */
 
 static spr_status request_take(spr_request **request)
 {
@@ -413,28 +407,6 @@ static spr_status request_take(spr_request **request)
     request_put(rq);
     return status;
 }
-
-static bool is_done(void *arg) { return ((spr_request *)arg)->done; }
-
-spr_status spr_collective_run(spr_comm *comm, const struct spr_plan *plan,
-                              const spr_call_options *options, spr_codec *codec)
-{
-    spr_request *rq = NULL;
-    spr_status status = check(comm, plan, options, codec, &rq);
-
-    if (status)
-        return status;
-    spr_comm_lock(comm);
-    status = post(comm, plan, options, codec, true, &rq);
-    if (status == SPR_OK) {
-        spr_comm_drive(comm, is_done, rq, UINT64_MAX);
-        status = request_take(&rq);
-    }
-    spr_comm_unlock(comm);
-    return status;
-}
-
-/* Public: requests ----------------------------------------------------------------------------- */
 
 static spr_status no_request(const char *call)
 {
@@ -461,6 +433,8 @@ spr_status spr_test(spr_request **request)
     spr_comm_unlock(comm);
     return status;
 }
+
+static bool is_done(void *arg) { return ((spr_request *)arg)->done; }
 
 spr_status spr_wait(spr_request **request, double timeout_s)
 {

@@ -128,8 +128,6 @@ struct spr_comm {
 /* As all take the lock, except who drives and takes it back. */
 static inline void spr_comm_lock(spr_comm *comm)
 {
-    if (pthread_mutex_trylock(&comm->lock) == 0)
-        return;
     atomic_fetch_add_explicit(&comm->callers, 1, memory_order_relaxed);
     pthread_mutex_lock(&comm->lock);
     atomic_fetch_sub_explicit(&comm->callers, 1, memory_order_relaxed);

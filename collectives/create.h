@@ -25,7 +25,7 @@ void spr_comm_describe(const spr_comm *comm, struct spr_peer_info *info);
 /* Everybody learns of everybody: fills comm->peers. */
 spr_status spr_comm_exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadline_ns,
                              struct spr_error *error);
-/* Transports that lead to nobody, once it is known who is there. */
+/* Close transports that lead to nobody, once it is known who is there. */
 void spr_comm_close_unused(spr_comm *comm);
 /* Links to all others. */
 spr_status spr_comm_connect(spr_comm *comm, const spr_bootstrap *meeting, uint64_t deadline_ns,

@@ -147,7 +147,7 @@ static void check_uring(const struct report *r, const struct spr_options *option
     struct finding *one;
 
     if (!doctor_asked(options, "uring")) {
-        doctor_add(f, "io_uring", FINDING_NONE, "only used where SPARRING_TRANSPORTS names it: %s",
+        doctor_add(f, "io_uring", FINDING_NONE, "not named in SPARRING_TRANSPORTS=%s",
                    options->transports);
         return;
     }

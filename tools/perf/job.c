@@ -154,6 +154,11 @@ static bool name_transports(struct job *job)
     return true;
 }
 
+struct links job_links(const struct job *job)
+{
+    return job->hosts > 1 ? links_read() : (struct links){0, 0};
+}
+
 /* What a barrier puts on the wire, which is taken off each iteration. */
 static bool weigh_barrier(struct job *job)
 {
@@ -165,11 +170,11 @@ static bool weigh_barrier(struct job *job)
         if (!job_barrier(job) || (i == 0 && !job_ok(job, spr_comm_stats(job->comm, &before))))
             return false;
         if (i == 0)
-            links_before = links_read();
+            links_before = job_links(job);
     }
     if (!job_ok(job, spr_comm_stats(job->comm, &after)))
         return false;
-    links_after = links_read();
+    links_after = job_links(job);
     job->barrier_links.sent = (links_after.sent - links_before.sent) / BARRIERS;
     job->barrier_links.received = (links_after.received - links_before.received) / BARRIERS;
     job->barrier_bytes[0] = (double)(after.sent_bytes - before.sent_bytes) / BARRIERS;

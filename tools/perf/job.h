@@ -42,6 +42,10 @@ bool job_sum_int(struct job *job, int64_t *value, size_t count);
 /* Do all ranks have the same number below 2^62? */
 bool job_same(struct job *job, int64_t value, bool *same);
 bool job_barrier(struct job *job);
+/* What the interfaces have carried. Zeros where all ranks share one host: they use none, and to
+ * read them takes longer than a short call in shared memory, which then finds the caches full of
+ * other things. */
+struct links job_links(const struct job *job);
 /* Zeroed, in huge pages where there are any, every page touched. Freed by spr_mem_free. */
 bool job_memory(struct job *job, size_t bytes, void *memory);
 

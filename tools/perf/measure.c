@@ -36,13 +36,6 @@ static double cpu_us(void)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
-/* Ranks of one host use none. To read them takes longer than a short call in shared memory, which
- * then finds the caches full of other things. */
-static struct links links_of(const struct job *job)
-{
-    return job->hosts > 1 ? links_read() : (struct links){0, 0};
-}
-
 /* On a terminal, a line that is overwritten. */
 static void progress(const struct job *job, const struct trial *trial, int iteration, int of)
 {
@@ -68,7 +61,7 @@ static bool iterate(struct trial *trial, struct sums *sums)
     if (!trial->ops->prepare(trial) || !job_ok(job, spr_comm_stats(job->comm, &before)))
         return false;
     /* What takes time on this rank only is done before the barrier. */
-    struct links links_before = links_of(job);
+    struct links links_before = job_links(job);
     if (!job_barrier(job))
         return false;
     double cpu = cpu_us();
@@ -84,7 +77,7 @@ static bool iterate(struct trial *trial, struct sums *sums)
     trial->moved_bytes = fmax(sent, received);
     if (sums == NULL)
         return true;
-    struct links links_after = links_of(job);
+    struct links links_after = job_links(job);
     sums->links.sent += links_after.sent - links_before.sent - job->barrier_links.sent;
     sums->links.received +=
         links_after.received - links_before.received - job->barrier_links.received;
