@@ -85,7 +85,7 @@ static spr_status open_one(spr_comm *comm, const struct spr_transport_kind *kind
     if (kind->id == SPR_T_VERBS && status == SPR_ERR_UNSUPPORTED && !asked_for)
         return SPR_OK;
     comm->counters.fallbacks++;
-    spr_trace_add(comm->trace, spr_monotonic_ns(), SPR_EV_FALLBACK, -1,
+    spr_trace_add(comm->trace, spr_now_ns(comm->clock), SPR_EV_FALLBACK, -1,
                   spr_trace_word(comm->trace, kind->name), 0, 0);
     spr_warn(SPR_SUB_INIT, "transport %s cannot be used: %s", kind->name, reason.text);
     return SPR_OK;

@@ -17,6 +17,9 @@
  * at each call took half the time of a sparse ring of 2 ranks. */
 #define SPARE_BYTES ((size_t)32 << 20)
 
+/* What has no more elements is brief. */
+#define BRIEF_ELEMENTS 4096u
+
 const char *const spr_collective_names[SPR_C_COUNT] = {
     "allreduce", "reduce_scatter",   "allgather", "broadcast",
     "barrier",   "sparse_allreduce", "sendrecv",
@@ -138,7 +141,7 @@ static void update_urgent(spr_comm *comm, int priority)
 static void complete(spr_request *rq, spr_status status)
 {
     spr_comm *comm = rq->comm;
-    uint64_t now = spr_now_ns(comm->clock);
+    uint64_t now = spr_channel_now(&comm->channel);
 
     spr_list_remove(&rq->node);
     spr_list_push_back(&comm->finished, &rq->node);
@@ -201,6 +204,8 @@ void spr_collective_step(spr_request *rq)
 
     if (rq->done)
         return;
+    if (!rq->brief)
+        comm->channel.recent_ns = 0;
     if (comm->error.status) {
         /* Memory of the caller may still be in use by frames under way; and the others should know.
          */
@@ -308,6 +313,8 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
     spr_record_post(rq);
     /* Before start(), whose receives take what came early. */
     spr_channel_begin(&comm->channel, rq->operation, rq->descriptor);
+    rq->brief = !codec && rq->plan.count <= BRIEF_ELEMENTS;
+    comm->channel.recent_ns = rq->brief ? rq->posted_ns : 0;
     status = rq->algorithm->start(rq);
     if (status)
         goto undo_number;
@@ -366,6 +373,7 @@ spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
     if (status == SPR_OK) {
         assert(*out);
         spr_collective_step(*out);
+        comm->channel.recent_ns = 0;
         /* A rank alone has no thread, and waits for nobody. */
         while (comm->size == 1 && !(*out)->done && spr_comm_progress_locked(comm) > 0)
             ;

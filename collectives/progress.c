@@ -67,6 +67,7 @@ static int look(spr_comm *comm)
     }
     spr_channel_send_held(&comm->channel);
     spr_comm_take_loss(comm, events);
+    comm->channel.recent_ns = 0;
     return events;
 }
 

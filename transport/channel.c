@@ -141,7 +141,7 @@ void spr_channel_send_control(struct spr_channel_peer *p, enum spr_frame_type ty
 
 void spr_channel_hand_over_data(struct spr_channel_peer *p, struct spr_send *s)
 {
-    spr_trace_add(p->channel->trace, spr_now_ns(p->channel->clock), SPR_EV_SEND, p->rank,
+    spr_trace_add(p->channel->trace, spr_channel_now(p->channel), SPR_EV_SEND, p->rank,
                   (uint64_t)s->operation << 32 | s->step, s->bytes, 0);
     p->data_out += s->bytes;
     hand_over(p, &s->tx, s->crc_known);

@@ -337,9 +337,13 @@ static void on_data(struct spr_channel_peer *p, const struct spr_frame *f, const
         !(f->flags & SPR_FRAME_CRC) || !data || spr_crc32c(0, data, f->bytes) == f->payload_crc;
 
     p->receiving = NULL;
-    if (r || p->arriving)
-        spr_trace_add(p->channel->trace, spr_now_ns(p->channel->clock), SPR_EV_RECV, p->rank,
+    if (r || p->arriving) {
+        uint64_t now = spr_now_ns(p->channel->clock);
+
+        spr_trace_add(p->channel->trace, now, SPR_EV_RECV, p->rank,
                       (uint64_t)f->operation << 32 | f->step, f->bytes, 0);
+        p->channel->recent_ns = now;
+    }
     if (!good)
         spr_channel_fail(p, SPR_ERR_CORRUPT, "payload checksum does not match");
     if (p->arriving) {

@@ -18,6 +18,7 @@
  *              failed, and all calls made after its failure are refused with REVOKED. A call may
  *              succeed on one rank and fail on another.
  * Quiet        What a call may write is not written any more when it is over.
+ * Order        The events of a flight recorder are in the order of their times.
  * Memory       Bytes held stay below memory_bound() at all times; afterwards nothing is left.
  */
 #include <math.h>
@@ -379,6 +380,22 @@ static bool check_quiet(struct schedule_play *play)
     return true;
 }
 
+/* Order. */
+static bool check_order(struct schedule_play *play, int r)
+{
+    const struct spr_trace *t = play->world.comms[r]->trace;
+    uint64_t first = t->next - spr_min_u64(t->next, SPR_TRACE_EVENTS), last_ns = 0;
+
+    for (uint64_t n = first; n < t->next; n++) {
+        const struct spr_event *e = &t->ring[n % SPR_TRACE_EVENTS];
+        if (e->ns < last_ns)
+            return schedule_fail(play, r, -1, "its event of kind %u has a time %.9f s too early",
+                                 e->kind, (double)(last_ns - e->ns) * 1e-9);
+        last_ns = e->ns;
+    }
+    return true;
+}
+
 bool schedule_check(struct schedule_play *play)
 {
     size_t bytes;
@@ -386,7 +403,8 @@ bool schedule_check(struct schedule_play *play)
     if (!check_results(play))
         return false;
     for (int r = 0; r < play->schedule.ranks; r++)
-        if (play->world.comms[r] && schedule_survives(play, r) && !check_blame(play, r))
+        if (play->world.comms[r] && schedule_survives(play, r) &&
+            (!check_blame(play, r) || !check_order(play, r)))
             return false;
     if (!check_uniformity(play) || !check_noticed(play) || !check_quiet(play))
         return false;

@@ -42,9 +42,11 @@ static void progress(const struct job *job, const struct trial *trial, int itera
     static uint64_t last_ns;
     uint64_t now = spr_monotonic_ns();
 
-    if (job->rank != 0 || now - last_ns < 200000000 || !isatty(STDERR_FILENO))
+    if (job->rank != 0 || now - last_ns < 200000000)
         return;
     last_ns = now;
+    if (!isatty(STDERR_FILENO))
+        return;
     if (of > 0)
         fprintf(stderr, "%zu bytes, %s: %d of %d \r", trial_bytes(trial), trial->algorithm,
                 iteration, of);
