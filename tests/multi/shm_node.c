@@ -87,6 +87,7 @@ static spr_status on_header(struct spr_link *link, const struct spr_frame *f, st
     if (rx->sink == SPR_SINK_BORROW && n->held_count == NODE_HELD)
         rx->sink = SPR_SINK_INTO;
     rx->into = n->into;
+    rx->lend = n->lend && n->held_count < NODE_HELD;
     return SPR_OK;
 }
 

@@ -44,6 +44,7 @@ struct node {
     uint64_t seed;
     struct spr_rng rng;
     int sinks;                   /* which of the three sinks are used; bit 1 << SPR_SINK_... */
+    bool lend;                   /* into memory of its own, unless the transport lends it */
     size_t min_bytes, max_bytes; /* of frames that are sent; 0 = all lengths. Equal on all ranks */
     uint32_t errors;             /* frames that were not as expected */
     struct node_held held[NODE_HELD];
