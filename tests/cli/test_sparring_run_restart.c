@@ -40,25 +40,53 @@ static void await_all(void)
         usleep(10000);
 }
 
-/* FOLDER, then what each rank is when rank 1 dies: "begun", "ready" or "ended". */
+static struct spr_trace *record(int rank)
+{
+    struct spr_trace *t = spr_trace_new(rank, RANKS);
+    uint64_t job = strtoull(getenv("SPARRING_JOB"), NULL, 16);
+    char why[128];
+
+    if (t && spr_trace_share(t, getenv("SPARRING_TRACE_DIR"), job, 1, why, sizeof why))
+        return t;
+    spr_trace_free(t);
+    return NULL;
+}
+
+/* Rank 1, started again. */
+static int join(const char *others_are)
+{
+    struct spr_trace *t;
+
+    if (strcmp(others_are, "leaves") == 0)
+        sleep(20); /* for somebody to take it in */
+    if (strcmp(others_are, "takes") != 0)
+        return JOINS;
+    t = record(1);
+    if (!t)
+        return NO_RECORDER;
+    spr_trace_ready(t);
+    sleep(4);
+    spr_trace_free(t);
+    return 0;
+}
+
+/* FOLDER, then what each rank is when rank 1 dies: "begun", "ready", "ended"; "leaves" or "takes",
+ * which are ready and end in order a moment later, the latter when they have taken rank 1 in. */
 static int be_rank(char **words)
 {
     int rank = (int)strtol(getenv("SPARRING_RANK"), NULL, 10);
-    const char *is = words[1 + rank], *job = getenv("SPARRING_JOB");
+    const char *is = words[1 + rank];
     struct spr_trace *t;
-    char once[512], why[128];
+    char once[512];
 
     snprintf(once, sizeof once, "%s/once-%d", words[0], rank);
     if (getenv("SPARRING_JOIN"))
-        return JOINS;
+        return join(words[1]);
     if (mkdir(once, 0700))
         return 0;
-    t = spr_trace_new(rank, RANKS);
-    if (!t || !spr_trace_share(t, getenv("SPARRING_TRACE_DIR"), strtoull(job, NULL, 16), 1, why,
-                               sizeof why)) {
-        spr_trace_free(t);
+    t = record(rank);
+    if (!t)
         return NO_RECORDER;
-    }
     if (strcmp(is, "begun") != 0)
         spr_trace_ready(t);
     if (strcmp(is, "ended") == 0)
@@ -70,6 +98,11 @@ static int be_rank(char **words)
     usleep(300000); /* those that have ended are gone */
     if (rank == 1)
         (void)raise(SIGKILL);
+    if (strcmp(is, "leaves") == 0 || strcmp(is, "takes") == 0) {
+        usleep(500000);
+        spr_trace_free(t);
+        return 0;
+    }
     sleep(20);
     return NO_RECORDER;
 }
@@ -115,12 +148,33 @@ static void nobody_joins_those_that_have_ended(void **state)
     assert_code(128 + SIGKILL);
 }
 
+/* Killed when it had said goodbye, while the others end, too. */
+static void nobody_waits_to_join_those_that_end(void **state)
+{
+    (void)state;
+    run_ranks("leaves ready leaves");
+    assert_int_equal(count(result.error, "started again, 1 of 1\n"), 1);
+    assert_int_equal(count(result.error, "has nobody left to join: the others have ended\n"), 1);
+    assert_code(128 + SIGKILL);
+}
+
+static void who_has_joined_may_end_last(void **state)
+{
+    (void)state;
+    run_ranks("takes ready takes");
+    assert_int_equal(count(result.error, "started again, 1 of 1\n"), 1);
+    assert_int_equal(count(result.error, "nobody left"), 0);
+    assert_code(0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_start_again_while_one_cannot_complete_its_communicator),
         cmocka_unit_test(one_joins_those_that_have_it_complete),
         cmocka_unit_test(nobody_joins_those_that_have_ended),
+        cmocka_unit_test(nobody_waits_to_join_those_that_end),
+        cmocka_unit_test(who_has_joined_may_end_last),
     };
     ssize_t bytes;
     int failed;

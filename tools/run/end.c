@@ -132,6 +132,8 @@ static void rank_ended(struct job *job, struct rank *rank, int status)
         report_failure(job, rank, pid, status);
         job_enter(job, PHASE_GRACE);
     }
+    if (status == 0)
+        restart_check(job);
     if (rank->control_fd >= 0)
         close(rank->control_fd);
     rank->control_fd = -1;
@@ -222,6 +224,8 @@ void job_tick(struct job *job)
         tree_signal(SIGKILL);
         job->next_kill_ms = now + KILL_AGAIN_MS;
     }
+    if (job->alone_ms != 0 && now >= job->alone_ms)
+        restart_check_again(job);
     if (job->deadline_ms == 0 || now < job->deadline_ms)
         return;
     switch (job->phase) {

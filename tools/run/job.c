@@ -67,6 +67,8 @@ static int wait_ms(const struct job *job)
     int64_t until = job->deadline_ms;
     if (job->phase == PHASE_KILL && job->next_kill_ms < until)
         until = job->next_kill_ms;
+    if (job->alone_ms != 0 && (until == 0 || job->alone_ms < until))
+        until = job->alone_ms;
     if (until == 0)
         return -1;
     int64_t left = until - now_ms();

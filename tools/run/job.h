@@ -28,6 +28,7 @@ struct rank {
     int local_size;
     int restarts;   /* how often it was started again */
     bool joins;     /* ... to join the others */
+    int lost_by;    /* exit code of what it was started again for */
     bool again;     /* ... when all are gone that are being killed */
     pid_t pid;      /* of the rank, or of its remote shell; 0 = not running */
     int control_fd; /* standard input of its remote shell; -1 = none */
@@ -61,6 +62,7 @@ struct job {
     enum phase phase;
     int64_t deadline_ms; /* when the phase ends; 0 = never */
     int64_t next_kill_ms;
+    int64_t alone_ms;   /* when to look who has nobody left to join; 0 = not */
     int interrupts;     /* INT, TERM and HUP that came in */
     int code;           /* exit code so far */
     bool failed;        /* the first failure has been reported */
@@ -101,6 +103,11 @@ char **remote_command(const struct job *job, const struct rank *rank);
 
 /* restart.c: a rank failed that may try again. False: it may not. */
 bool restart_rank(struct job *job, struct rank *rank, pid_t pid, int status);
+/* A rank ended in order: those that were started again may have nobody left whom they could join.
+ * The job fails if that is so a moment later, too: they may just have joined, or be at their end.
+ */
+void restart_check(struct job *job);
+void restart_check_again(struct job *job);
 /* All are gone, and start again. */
 void restart_all(struct job *job);
 

@@ -8,7 +8,8 @@
  *   nobody who is gone had begun     it starts again as if nothing had been
  *   one is gone that had begun       who lives cannot complete it: they are killed, and all that
  *                                    had not ended start again; nothing was summed without them
- *   nobody lives who has it          nothing: there is nobody whom it could join
+ *   nobody lives who has it          nothing: there is nobody whom it could join; nor is it waited
+ *                                    for when the last one ends that it was to join
  *   there are no recorders           as if it were complete
  */
 #include <string.h>
@@ -31,6 +32,11 @@ static void report(const struct job *job, const struct rank *rank, pid_t pid, in
             job->options->restarts);
 }
 
+static int exit_code(int status)
+{
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
 /* Its last words come before ours. */
 static void take_output(struct rank *rank)
 {
@@ -50,6 +56,7 @@ bool restart_rank(struct job *job, struct rank *rank, pid_t pid, int status)
         return false;
     take_output(rank);
     rank->restarts++;
+    rank->lost_by = exit_code(status);
     rank->again = state == RECORDER_LOST;
     rank->joins = state == RECORDER_READY || state == RECORDER_UNKNOWN;
     if (state != RECORDER_LOST) {
@@ -61,9 +68,55 @@ bool restart_rank(struct job *job, struct rank *rank, pid_t pid, int status)
     for (int i = 0; i < job->count; i++)
         job->ranks[i].again = job->ranks[i].again || job->ranks[i].pid > 0;
     job->again = job->failed = true;
-    job->code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    job->code = exit_code(status);
     job_enter(job, PHASE_KILL);
     return true;
+}
+
+/* Was started again to join, and runs. */
+static bool is_joining(const struct rank *rank)
+{
+    siginfo_t info = {0};
+    return rank->joins && rank->pid > 0 &&
+           waitid(P_PID, (id_t)rank->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == 0;
+}
+
+/* Ranks of which none can come to anything. First the recorders: who has ended since is not alone.
+ */
+static bool are_alone(const struct job *job)
+{
+    bool joining = false;
+    if (job->phase != PHASE_RUN || job->failed || recorder_state(job) != RECORDER_OVER)
+        return false;
+    for (int i = 0; i < job->count; i++)
+        joining = joining || is_joining(&job->ranks[i]);
+    return joining;
+}
+
+void restart_check(struct job *job)
+{
+    enum { PATIENCE_MS = 2000 };
+    if (job->options->restarts > 0 && are_alone(job))
+        job->alone_ms = now_ms() + PATIENCE_MS;
+}
+
+void restart_check_again(struct job *job)
+{
+    job->alone_ms = 0;
+    if (!are_alone(job))
+        return;
+    for (int i = 0; i < job->count; i++) {
+        const struct rank *rank = &job->ranks[i];
+        char name[320];
+        if (!is_joining(rank))
+            continue;
+        rank_name(job, rank, rank->pid, name, sizeof name);
+        say("%s has nobody left to join: the others have ended", name);
+        job->code = rank->lost_by;
+    }
+    job->failed = true;
+    job_enter(job, PHASE_GRACE);
 }
 
 void restart_all(struct job *job)
