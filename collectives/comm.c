@@ -12,6 +12,7 @@
 #include "collectives/collective.h"
 #include "collectives/dispute.h"
 #include "collectives/membership.h"
+#include "collectives/trials.h"
 #include "collectives/watch.h"
 #include "compress/select/select.h"
 #include "compress/zstd.h"

@@ -87,6 +87,8 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/topology.c \
 	collectives/topology.h \
 	collectives/tree.c \
+	collectives/trials.c \
+	collectives/trials.h \
 	collectives/tune.c \
 	collectives/tune.h \
 	collectives/tune_calls.c \

@@ -7,6 +7,7 @@
 
 #include "base/opt.h"
 #include "collectives/collective.h"
+#include "collectives/trials.h"
 
 #define ROW(field, text)                                                                           \
     {                                                                                              \
@@ -143,7 +144,7 @@ void spr_model_new_era(struct spr_comm *comm)
 
     comm->era = atomic_fetch_add_explicit(&eras, 1, memory_order_relaxed) + 1;
     comm->model = (struct spr_model){0};
-    comm->tried_count = 0;
+    spr_trials_new_era(comm);
     if (value && strchr(value, '='))
         (void)spr_model_parse(value, &comm->model, &ignored); /* it was checked */
 }

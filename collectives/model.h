@@ -56,22 +56,6 @@ spr_status spr_model_check_option(const char *value, struct spr_error *error);
  * holds for all of them. Also for what is remembered of a codec's steps: see comm->era. */
 void spr_model_new_era(struct spr_comm *comm);
 
-/* What calls of one kind took on this communicator, measured by spr_comm_tune_for(); the same on
- * all ranks, and more than a prediction. */
-struct spr_tried {
-    int collective; /* enum spr_collective */
-    size_t element_bytes, count, most_entries;
-    int vtype, sum_vtype; /* enum spr_vtype; with bound_union it says who can do it */
-    bool bound_union;
-    double seconds[SPR_ALGORITHMS]; /* by place in the table; infinite: it was left out */
-};
-/* So many kinds are remembered; then the oldest one is forgotten. */
-#define SPR_TRIED 32
-/* Under the lock: what is known of such calls, NULL: nothing. Their count and most_entries are
- * those measured or else, within a tenth, near them. */
-const struct spr_tried *spr_tried_find(const struct spr_comm *comm, const struct spr_plan *plan);
-void spr_tried_add(struct spr_comm *comm, const struct spr_tried *tried);
-
 /* What a prediction is made from; equal on all ranks. */
 struct spr_estimate {
     const struct spr_model *model;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "collectives/collective.h"
+#include "collectives/trials.h"
 
 /* In order of preference: without a model "auto" takes the first that is usable and fits; those
  * behind one that always is, such as direct, are there for the model, and to be asked for. */

@@ -14,6 +14,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "collectives/trials.h"
 #include "collectives/tune.h"
 
 #define MOST_ROUNDS 31
@@ -28,62 +29,6 @@
 #define FAR_EARLY 2.5
 #define FAR 1.5
 #define SLACK_S 1e-3
-/* What was measured holds for calls that differ by this part. */
-#define NEAR 0.1
-
-/* What is remembered ------------------------------------------------------------------------------
- */
-
-static struct spr_tried kind_of(const struct spr_plan *plan)
-{
-    return (struct spr_tried){.collective = (int)plan->collective,
-                              .element_bytes = spr_dtype_size(plan->dtype),
-                              .count = plan->count,
-                              .most_entries = plan->most_entries,
-                              .vtype = (int)plan->vtype,
-                              .sum_vtype = (int)plan->sum_vtype,
-                              .bound_union = plan->bound_union};
-}
-
-/* They differ by this part at most. */
-static bool are_near(size_t a, size_t b, double part)
-{
-    size_t low = spr_min_size(a, b), high = spr_max_size(a, b);
-
-    return (double)(high - low) <= part * (double)high;
-}
-
-static struct spr_tried *find(const struct spr_comm *comm, const struct spr_tried *kind,
-                              double part)
-{
-    for (size_t i = 0; i < comm->tried_count; i++) {
-        struct spr_tried *t = &comm->tried[i];
-        if (t->collective == kind->collective && t->element_bytes == kind->element_bytes &&
-            t->vtype == kind->vtype && t->sum_vtype == kind->sum_vtype &&
-            t->bound_union == kind->bound_union && are_near(t->count, kind->count, part) &&
-            are_near(t->most_entries, kind->most_entries, part))
-            return t;
-    }
-    return NULL;
-}
-
-const struct spr_tried *spr_tried_find(const struct spr_comm *comm, const struct spr_plan *plan)
-{
-    const struct spr_tried kind = kind_of(plan), *same = find(comm, &kind, 0);
-
-    return same ? same : find(comm, &kind, NEAR);
-}
-
-void spr_tried_add(struct spr_comm *comm, const struct spr_tried *tried)
-{
-    struct spr_tried *place = find(comm, tried, 0);
-
-    if (!place && comm->tried_count == SPR_TRIED)
-        memmove(comm->tried, comm->tried + 1, --comm->tried_count * sizeof *comm->tried);
-    if (!place)
-        place = &comm->tried[comm->tried_count++];
-    *place = *tried;
-}
 
 /* The contest -------------------------------------------------------------------------------------
  */
@@ -237,7 +182,7 @@ static spr_status hold(struct contest *c)
 /* Of those that are left; of a single one, which may have been the only one, the first call. */
 static void conclude(struct contest *c)
 {
-    struct spr_tried tried = kind_of(c->plan);
+    struct spr_tried tried = spr_tried_kind(c->t.comm, c->plan);
     size_t best = 0;
 
     for (size_t i = 0; i < SPR_ALGORITHMS; i++)

@@ -39,6 +39,8 @@ const struct spr_opt spr_options_table[] = {
     {"model", "",
      "how algorithms are chosen: measure, or constants of sparring-tune; empty: by rules",
      SPR_OPT_STRING, FIELD(model), NULL, 0, 0},
+    {"trials", "", "what calls took by which algorithm, as spr_comm_trials() writes it",
+     SPR_OPT_STRING, FIELD(trials), NULL, 0, 0},
     {"topology", "", "file that says which hosts share a rack; empty: none do", SPR_OPT_STRING,
      FIELD(topology), NULL, 0, 0},
     {"indices", "auto", "how short positions of sparse lists travel; auto: as the links are worth",

@@ -29,7 +29,7 @@ enum { SPR_CONNECT_AUTO, SPR_CONNECT_CM, SPR_CONNECT_SOCKET };
 /* What must be equal on all ranks: spr_comm_config_hash(). */
 #define SPR_EQUAL_SETTINGS                                                                         \
     "SPARRING_EAGER, SPARRING_EAGER_WINDOW, SPARRING_DETERMINISM, SPARRING_INDICES, "              \
-    "SPARRING_ZSTD, SPARRING_MODEL"
+    "SPARRING_ZSTD, SPARRING_MODEL, SPARRING_TRIALS"
 
 struct spr_options {
     char *transports;     /* "auto" or a list of names */
@@ -50,6 +50,7 @@ struct spr_options {
     int zstd;                   /* level at which chunks are compressed; 0: they are not */
     bool check_finite;          /* inputs must be finite */
     char *model;                /* "", "measure", or constants: collectives/model.h */
+    char *trials;               /* "", or what was measured: collectives/trials.h */
     int workers;                /* threads that help to compress; -1: as CPUs suffice */
     double spin_s;              /* poll this long before sleeping, when CPUs suffice */
     size_t zerocopy_bytes;      /* SEND_ZC from this size, off-host only; inf = never */

@@ -10,8 +10,8 @@
  * spr_comm_tune(), or given by SPARRING_MODEL, which sparring-tune writes. And of calls of one kind
  * that a job makes again and again, spr_comm_tune_for() and spr_codec_tune() measure all that can
  * do them. What is measured differs from run to run, and so may the algorithms and, unless
- * SPARRING_DETERMINISM is canonical, the last bits of sums; a model that is given makes the same
- * choices again.
+ * SPARRING_DETERMINISM is canonical, the last bits of sums; a model and trials that are given
+ * (SPARRING_TRIALS) make the same choices again.
  *
  * What a codec's last step has brought counts as well. So all ranks create, load, clear and use a
  * codec at the same steps, and with the same communicators; where one did not, a step may fail with
@@ -65,6 +65,13 @@ spr_status spr_comm_tune_for(spr_comm *comm, const char *collective, size_t coun
 /* Likewise for the steps of a codec, as sums of such vectors or lists of fp32 values; its state
  * stays as it is. Where steps are neither, but vectors of coded values, nothing is measured. */
 spr_status spr_codec_tune(spr_comm *comm, spr_codec *codec);
+
+/* What these two have found, and what SPARRING_TRIALS gave, as a value of SPARRING_TRIALS, the same
+ * text on all ranks; "" when there is nothing. Of each kind of call the fastest algorithm and its
+ * time; it holds for as many ranks on as many hosts. `text` has room for `bytes`, of which
+ * SPR_TRIALS_BYTES suffice, and is returned. Any thread. */
+#define SPR_TRIALS_BYTES 4096
+const char *spr_comm_trials(spr_comm *comm, char *text, size_t bytes);
 
 /* What the model says of an algorithm, and what it took. */
 typedef struct spr_prediction {

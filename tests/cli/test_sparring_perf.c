@@ -259,6 +259,11 @@ static void settings_that_differ_are_named(void **state)
     assert_int_not_equal(result.code, 0);
     assert_has(result.error, "settings differ");
     assert_has(result.error, "SPARRING_EAGER");
+    run("$RUN -n 2 -- sh -c 'SPARRING_TRIALS=allreduce:2/1:${SPARRING_RANK}x4=ring@1 "
+        "exec $PERF -b 4K -e 4K'");
+    assert_int_not_equal(result.code, 0);
+    assert_has(result.error, "settings differ");
+    assert_has(result.error, "SPARRING_TRIALS");
 }
 
 /* Rank 1 dies once; a run that was quicker than its death is right as well. */

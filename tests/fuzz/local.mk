@@ -25,6 +25,7 @@ fuzz_tests = \
 	tests/fuzz/test_shm_view \
 	tests/fuzz/test_tcp \
 	tests/fuzz/test_trace \
+	tests/fuzz/test_tuning \
 	tests/fuzz/test_value_coders \
 	tests/fuzz/test_values \
 	tests/fuzz/test_zstd
@@ -65,6 +66,7 @@ tests_fuzz_test_shm_SOURCES = tests/fuzz/shm.c $(fuzz_common)
 tests_fuzz_test_shm_view_SOURCES = tests/fuzz/shm_view.c $(fuzz_common)
 tests_fuzz_test_tcp_SOURCES = tests/fuzz/tcp.c $(fuzz_common)
 tests_fuzz_test_trace_SOURCES = tests/fuzz/trace.c tools/perf/trace.c $(fuzz_common) $(fuzz_files)
+tests_fuzz_test_tuning_SOURCES = tests/fuzz/tuning.c $(fuzz_common)
 tests_fuzz_test_value_coders_SOURCES = tests/fuzz/value_coders.c $(fuzz_common)
 tests_fuzz_test_values_SOURCES = tests/fuzz/values.c tools/run/parse.c $(fuzz_common)
 tests_fuzz_test_zstd_SOURCES = tests/fuzz/zstd.c $(fuzz_common)

@@ -193,6 +193,15 @@ static bool run_sizes(struct job *job, struct report *report, const struct trace
     return true;
 }
 
+/* For other jobs, as a line of their sparring.conf. */
+static void tell_trials(struct job *job)
+{
+    char text[SPR_TRIALS_BYTES];
+
+    if (*spr_comm_trials(job->comm, text, sizeof text))
+        job_comment(job, "TRIALS=%s", text);
+}
+
 bool sweep(struct job *job, struct report *report)
 {
     const struct options *options = job->options;
@@ -216,6 +225,8 @@ bool sweep(struct job *job, struct report *report)
         report_header(job);
         done = run_sizes(job, report, &trace);
     }
+    if (done && options->tune)
+        tell_trials(job);
     trace_close(&trace);
     return done;
 }
