@@ -110,8 +110,9 @@ static void lose(spr_comm *comm, int peer, bool silent, const char *why)
         }
         return;
     }
-    spr_info(SPR_SUB_COLL, "shrink: rank %d%s%s is left out: %s", comm->channel.peers[peer].rank,
-             comm->peers ? " on host " : "", comm->peers ? comm->peers[peer].host : "", why);
+    spr_info(SPR_SUB_COLL, "shrink: rank %d%s%s is left out: %s",
+             spr_channel_peer(&comm->channel, peer)->rank, comm->peers ? " on host " : "",
+             comm->peers ? comm->peers[peer].host : "", why);
     add(m->self.lost, peer);
     if (silent)
         add(m->self.silent, peer);

@@ -42,7 +42,7 @@ void spr_wire_free(spr_request *rq, struct spr_wire *w) { spr_sparse_buffer_put(
 void spr_wire_send(spr_request *rq, struct spr_wire *w, struct spr_out *out, int peer,
                    uint32_t step, const void *chunk, size_t bytes)
 {
-    const struct spr_link *link = rq->comm->channel.peers[rq->comm->ids[peer]].link;
+    const struct spr_link *link = spr_channel_link(&rq->comm->channel, rq->comm->ids[peer]);
 
     if (w->packed && link && link->transport->ops->narrow) {
         if (!w->tried)

@@ -42,42 +42,86 @@ void spr_topology_free(struct spr_topology *t)
     *t = (struct spr_topology){0};
 }
 
-/* Number the hosts of the rack that `rank` is in, in the order of their first ranks, of which it is
- * the first one. Until all are numbered, local[r] is the first rank on the host of r. */
-static void number_rack(struct spr_topology *t, const int *ids, int size, int rank)
+/* local[r] becomes the first rank on the host of r. `ranks` is room for it. */
+static void find_leaders(struct spr_topology *t, const int *ids, int size)
 {
-    for (int r = rank; r < size; r++)
-        if (t->local[r] == r && t->rack_identity[ids[r]] == t->rack_identity[ids[rank]]) {
-            t->rack[t->hosts] = t->racks;
-            t->host[r] = t->hosts++;
+    for (int r = size - 1; r >= 0; r--)
+        t->ranks[t->identity[ids[r]]] = r;
+    for (int r = 0; r < size; r++)
+        t->local[r] = t->ranks[t->identity[ids[r]]];
+}
+
+/* Racks, in the order of their first ranks; of each leader the rack, in `host`. `first` is room for
+ * it. */
+static void number_racks(struct spr_topology *t, const int *ids, int size)
+{
+    int *number = t->first, hosts = 0;
+
+    t->racks = 0;
+    for (int r = 0; r < size; r++)
+        number[t->rack_identity[ids[r]]] = -1;
+    for (int r = 0; r < size; r++) {
+        int *rack = &number[t->rack_identity[ids[r]]];
+        if (t->local[r] != r)
+            continue;
+        if (*rack < 0) {
+            *rack = t->racks++;
+            t->rack_first[*rack] = 0;
         }
-    t->rack_first[++t->racks] = t->hosts;
+        t->rack_first[*rack]++;
+        t->host[r] = *rack;
+    }
+    for (int k = 0; k < t->racks; k++) {
+        int count = t->rack_first[k];
+        t->rack_first[k] = hosts;
+        hosts += count;
+    }
+    t->rack_first[t->racks] = t->hosts = hosts;
+}
+
+/* Hosts rack by rack. */
+static void number_hosts(struct spr_topology *t, int size)
+{
+    int *next = t->first;
+
+    for (int k = 0; k < t->racks; k++)
+        next[k] = t->rack_first[k];
+    for (int r = 0; r < size; r++) {
+        if (t->local[r] == r) {
+            int rack = t->host[r];
+            t->host[r] = next[rack]++;
+            t->rack[t->host[r]] = rack;
+        } else {
+            t->host[r] = t->host[t->local[r]];
+        }
+    }
+}
+
+static void list_ranks(struct spr_topology *t, int size)
+{
+    for (int h = 0; h <= t->hosts; h++)
+        t->first[h] = 0;
+    for (int r = 0; r < size; r++)
+        t->first[t->host[r] + 1]++;
+    for (int h = 0; h < t->hosts; h++)
+        t->first[h + 1] += t->first[h];
+    for (int r = 0; r < size; r++) {
+        t->local[r] = t->first[t->host[r]]++;
+        t->ranks[t->local[r]] = r;
+    }
+    for (int h = t->hosts - 1; h > 0; h--) /* each has come to where the next one begins */
+        t->first[h] = t->first[h - 1];
+    t->first[0] = 0;
+    for (int r = 0; r < size; r++)
+        t->local[r] -= t->first[t->host[r]];
 }
 
 void spr_topology_update(struct spr_topology *t, const int *ids, int size)
 {
-    t->hosts = t->racks = 0;
-    for (int r = 0; r < size; r++) {
-        t->host[r] = -1;
-        t->local[r] = 0;
-        while (t->identity[ids[t->local[r]]] != t->identity[ids[r]])
-            t->local[r]++;
-    }
-    for (int r = 0; r < size; r++) {
-        if (t->local[r] == r && t->host[r] < 0)
-            number_rack(t, ids, size, r);
-        t->host[r] = t->host[t->local[r]];
-    }
-    for (int h = 0, at = 0; h < t->hosts; h++) {
-        t->first[h] = at;
-        for (int r = 0; r < size; r++) {
-            if (t->host[r] != h)
-                continue;
-            t->local[r] = at - t->first[h];
-            t->ranks[at++] = r;
-        }
-        t->first[h + 1] = at;
-    }
+    find_leaders(t, ids, size);
+    number_racks(t, ids, size);
+    number_hosts(t, size);
+    list_ranks(t, size);
 }
 
 int spr_topology_fewest(const struct spr_topology *t)

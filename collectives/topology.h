@@ -41,7 +41,7 @@ struct spr_topology {
 bool spr_topology_new(struct spr_topology *t, int world);
 void spr_topology_free(struct spr_topology *t);
 /* The identities were written, or the ranks are others: ids[size], of each rank its number at the
- * start. */
+ * start. O(size). */
 void spr_topology_update(struct spr_topology *t, const int *ids, int size);
 
 static inline int spr_topology_local_ranks(const struct spr_topology *t, int host)

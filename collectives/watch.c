@@ -45,7 +45,7 @@ static void act_on_noted(spr_comm *comm)
 
     while (loss->count > 0) {
         int peer = loss->noted[--loss->count].peer;
-        struct spr_channel_peer *p = &comm->channel.peers[peer];
+        struct spr_channel_peer *p = spr_channel_peer(&comm->channel, peer);
         if (loss->noted[loss->count].death) {
             p->dead = true;
             spr_channel_cut(&comm->channel, peer);
@@ -63,7 +63,7 @@ static void find_members(spr_comm *comm)
     const struct spr_loss *loss = &comm->loss;
 
     for (int i = 0; i < loss->count; i++) {
-        const struct spr_channel_peer *p = &comm->channel.peers[loss->noted[i].peer];
+        const struct spr_channel_peer *p = spr_channel_peer(&comm->channel, loss->noted[i].peer);
         if (p->left || p->gone)
             continue;
         spr_comm_fail(comm, SPR_ERR_RANK_LOST, p->rank, -1,
@@ -89,7 +89,7 @@ void spr_comm_take_loss(spr_comm *comm, int events)
         spr_watch_advance(comm->watch, events, comm->next_operation - 1);
     if (loss->pending && is_drained(loss, events, spr_now_ns(comm->clock))) {
         loss->pending = false;
-        peer = &comm->channel.peers[loss->peer];
+        peer = spr_channel_peer(&comm->channel, loss->peer);
         if (!peer->left && !peer->gone && !comm->error.status) {
             peer->dead |= loss->death;
             spr_comm_fail(comm, SPR_ERR_RANK_LOST, peer->rank, -1, loss->text);

@@ -31,24 +31,36 @@ spr_status spr_channel_init(struct spr_channel *ch, int rank, int size, uint32_t
     ch->peers = spr_calloc((size_t)size, sizeof *ch->peers);
     if (!ch->peers)
         return SPR_ERR_NOMEM;
-    for (int r = 0; r < size; r++) {
-        struct spr_channel_peer *p = &ch->peers[r];
-        p->channel = ch;
-        p->rank = r;
-        spr_list_init(&p->waiting);
-        spr_list_init(&p->held);
-        spr_list_init(&p->receives);
-        spr_list_init(&p->recalled);
-        spr_list_init(&p->early);
-    }
     spr_pool_init(&ch->control_pool, sizeof(struct control), 16, 0);
     spr_channel_early_init(ch);
     return SPR_OK;
 }
 
+void spr_channel_init_peer(struct spr_channel *ch, int peer)
+{
+    struct spr_channel_peer *p = &ch->peers[peer];
+
+    p->channel = ch;
+    p->rank = peer;
+    spr_list_init(&p->waiting);
+    spr_list_init(&p->held);
+    spr_list_init(&p->receives);
+    spr_list_init(&p->recalled);
+    spr_list_init(&p->early);
+}
+
+struct spr_link *spr_channel_link(struct spr_channel *ch, int peer)
+{
+    struct spr_channel_peer *p = spr_channel_peer(ch, peer);
+
+    if (!p->link && ch->link)
+        ch->link(ch->link_ctx, peer);
+    return p->link;
+}
+
 void spr_channel_attach(struct spr_channel *ch, struct spr_link *link, bool checksum)
 {
-    struct spr_channel_peer *p = &ch->peers[link->peer];
+    struct spr_channel_peer *p = spr_channel_peer(ch, link->peer);
 
     p->link = link;
     p->checksum = checksum;
@@ -57,16 +69,24 @@ void spr_channel_attach(struct spr_channel *ch, struct spr_link *link, bool chec
 
 bool spr_channel_checksums(const struct spr_channel *ch)
 {
-    for (int r = 0; r < ch->size; r++)
-        if (ch->peers[r].checksum)
+    const struct spr_channel_peer *p;
+
+    spr_channel_for_each_peer(p, ch)
+    {
+        if (p->checksum)
             return true;
+    }
     return false;
 }
 
 void spr_channel_destroy(struct spr_channel *ch)
 {
-    for (int r = 0; ch->peers && r < ch->size; r++) {
-        struct spr_channel_peer *p = &ch->peers[r];
+    struct spr_channel_peer *p;
+
+    if (!ch->peers)
+        return;
+    spr_channel_for_each_peer(p, ch)
+    {
         while (!spr_list_empty(&p->early))
             spr_channel_drop_early(p, spr_list_entry(p->early.next, struct early, node));
         if (p->arriving)
@@ -211,10 +231,11 @@ static struct early *find_early(struct spr_channel_peer *p, enum early_kind kind
 
 void spr_channel_send(struct spr_channel *ch, struct spr_send *s)
 {
-    struct spr_channel_peer *p = &ch->peers[s->peer];
+    struct spr_channel_peer *p = spr_channel_peer(ch, s->peer);
     struct early *grant;
 
     assert(s->bytes <= SPR_FRAME_MAX_PAYLOAD);
+    (void)spr_channel_link(ch, s->peer);
     spr_list_init(&s->node);
     if (ch->status || spr_channel_never_comes(p, s->operation)) {
         spr_channel_fail(p, SPR_ERR_RANK_LOST, "the rank has left");
@@ -250,10 +271,11 @@ void spr_channel_send(struct spr_channel *ch, struct spr_send *s)
 
 void spr_channel_receive(struct spr_channel *ch, struct spr_recv *r)
 {
-    struct spr_channel_peer *p = &ch->peers[r->peer];
+    struct spr_channel_peer *p = spr_channel_peer(ch, r->peer);
     struct early *e;
 
     assert(r->capacity <= SPR_FRAME_MAX_PAYLOAD);
+    (void)spr_channel_link(ch, r->peer);
     spr_list_init(&r->node);
     r->data = NULL;
     r->token = NULL;
@@ -332,10 +354,11 @@ void spr_channel_grant(struct spr_channel_peer *p, const struct spr_frame *f,
 
 void spr_channel_begin(struct spr_channel *ch, uint32_t operation, uint64_t descriptor)
 {
+    struct spr_channel_peer *p;
     struct spr_list *it;
 
-    for (int r = 0; r < ch->size && !ch->status; r++) {
-        struct spr_channel_peer *p = &ch->peers[r];
+    spr_channel_for_each_peer(p, ch)
+    {
         bool differs = p->arriving && p->arriving->operation == operation &&
                        p->arriving->descriptor != descriptor;
         spr_list_for_each(it, &p->early)
@@ -343,19 +366,21 @@ void spr_channel_begin(struct spr_channel *ch, uint32_t operation, uint64_t desc
             const struct early *e = spr_list_entry(it, struct early, node);
             differs |= e->operation == operation && e->descriptor != descriptor;
         }
-        if (!differs)
+        if (!differs || ch->status)
             continue;
         spr_channel_drop_ahead(p, operation);
-        ch->events.mismatch(ch->events.ctx, r, operation);
+        ch->events.mismatch(ch->events.ctx, (int)(p - ch->peers), operation);
     }
 }
 
 /* A request for a step that is never posted. */
 void spr_channel_announce(struct spr_channel *ch, int peer, uint32_t operation, uint64_t descriptor)
 {
-    if (!ch->status)
-        spr_channel_send_control(&ch->peers[peer], SPR_FRAME_REQUEST, operation, UINT32_MAX,
-                                 descriptor, 0, 0, NULL, 0);
+    if (ch->status)
+        return;
+    (void)spr_channel_link(ch, peer);
+    spr_channel_send_control(spr_channel_peer(ch, peer), SPR_FRAME_REQUEST, operation, UINT32_MAX,
+                             descriptor, 0, 0, NULL, 0);
 }
 
 bool spr_channel_withdraw(struct spr_channel *ch, struct spr_recv *r)
@@ -373,15 +398,18 @@ bool spr_channel_withdraw(struct spr_channel *ch, struct spr_recv *r)
 
 void spr_channel_forget(struct spr_channel *ch, uint32_t operation)
 {
-    for (int r = 0; r < ch->size; r++)
-        spr_channel_drop_ahead(&ch->peers[r], operation);
+    struct spr_channel_peer *p;
+
+    spr_channel_for_each_peer(p, ch) spr_channel_drop_ahead(p, operation);
 }
 
 void spr_channel_note(struct spr_channel *ch, int peer, enum spr_frame_type type,
                       uint32_t operation, uint32_t arg, uint64_t arg64, const void *data,
                       size_t bytes)
 {
-    spr_channel_send_control(&ch->peers[peer], type, operation, 0, 0, arg, arg64, data, bytes);
+    (void)spr_channel_link(ch, peer);
+    spr_channel_send_control(spr_channel_peer(ch, peer), type, operation, 0, 0, arg, arg64, data,
+                             bytes);
 }
 
 static bool waits_for(const struct spr_channel_peer *p, uint32_t operation)
@@ -389,6 +417,8 @@ static bool waits_for(const struct spr_channel_peer *p, uint32_t operation)
     const struct spr_list *it;
     bool waits = p->receiving && p->receiving->operation == operation;
 
+    if (!p->channel)
+        return false;
     spr_list_for_each(it, &p->receives) waits |=
         spr_list_entry(it, struct spr_recv, node)->operation == operation;
     spr_list_for_each(it, &p->recalled) waits |=
@@ -429,7 +459,7 @@ void spr_channel_waiting_for(const struct spr_channel *ch, uint32_t operation, c
             continue;
         waits = i < ch->size && waits_for(p, operation) && (!only_behind || behind(p, operation));
         if (i < ch->size)
-            rank = p->rank; /* these ascend without gaps */
+            rank = p->channel ? p->rank : i; /* these ascend without gaps */
         else
             rank++;
         if (waits && run < 0)

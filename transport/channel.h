@@ -78,13 +78,13 @@ struct spr_recv {
 };
 
 struct spr_channel_peer {
-    struct spr_channel *channel;
-    struct spr_link *link; /* NULL: this rank itself, or not connected yet */
-    int rank;              /* in this epoch; the index in `peers` is for life */
-    bool checksum;         /* payload CRC on this link */
-    bool left;             /* said BYE, or ABORT */
-    uint32_t left_at;      /* ... before this operation; all earlier ones are complete over there */
-    uint32_t heard;        /* the latest operation that any frame of the peer belonged to */
+    struct spr_channel *channel; /* NULL: nothing has been said to it or of it, and all is 0 */
+    struct spr_link *link;       /* NULL: not connected yet */
+    int rank;                    /* in this epoch; the index in `peers` is for life */
+    bool checksum;               /* payload CRC on this link */
+    bool left;                   /* said BYE, or ABORT */
+    uint32_t left_at; /* ... before this operation; all earlier ones are complete over there */
+    uint32_t heard;   /* the latest operation that any frame of the peer belonged to */
     bool down;
     bool given_up;       /* ... because this rank cut the link, not the peer */
     bool dead;           /* proven: the watch saw it die, or it closed its link without a word */
@@ -144,7 +144,11 @@ struct spr_channel {
     struct spr_counters *counters;
     struct spr_trace *trace;
     struct spr_channel_events events;
-    struct spr_channel_peer *peers; /* size entries */
+    struct spr_channel_peer *peers; /* size entries, see spr_channel_peer() */
+    /* Links a peer that is needed for the first time, for simulations of so many ranks that not all
+     * can be; NULL: all are linked before. */
+    void (*link)(void *ctx, int peer);
+    void *link_ctx;
     struct spr_pool control_pool, early_pool;
     struct spr_pool data_pools[SPR_EARLY_SIZES]; /* of messages in `early` */
     int links_up;                                /* that of this rank to itself is one of them */
@@ -162,6 +166,31 @@ extern const struct spr_link_events spr_channel_link_events;
 spr_status spr_channel_init(struct spr_channel *ch, int rank, int size, uint32_t epoch,
                             const struct spr_options *options, const struct spr_clock *clock,
                             struct spr_counters *counters, struct spr_trace *trace);
+void spr_channel_init_peer(struct spr_channel *ch, int peer);
+/* By its index. Entries are made when they are first asked for: pages of `peers` that nobody has
+ * written take no memory. */
+static inline struct spr_channel_peer *spr_channel_peer(struct spr_channel *ch, int peer)
+{
+    if (!ch->peers[peer].channel)
+        spr_channel_init_peer(ch, peer);
+    return &ch->peers[peer];
+}
+
+/* The next one that is there behind `p` (NULL: of all); NULL: none. */
+static inline struct spr_channel_peer *spr_channel_next_peer(const struct spr_channel *ch,
+                                                             const struct spr_channel_peer *p)
+{
+    for (int i = p ? (int)(p - ch->peers) + 1 : 0; i < ch->size; i++)
+        if (ch->peers[i].channel)
+            return &ch->peers[i];
+    return NULL;
+}
+
+#define spr_channel_for_each_peer(p, ch)                                                           \
+    for ((p) = spr_channel_next_peer(ch, NULL); (p); (p) = spr_channel_next_peer(ch, p))
+
+/* The link to a peer, made now if it has to be; NULL: none. */
+struct spr_link *spr_channel_link(struct spr_channel *ch, int peer);
 /* Attach a link right after ops->connect; its upcalls then come here. */
 void spr_channel_attach(struct spr_channel *ch, struct spr_link *link, bool checksum);
 

@@ -80,8 +80,12 @@ void spr_channel_send_held_of(struct spr_channel_peer *p, uint32_t operation)
 
 void spr_channel_send_held(struct spr_channel *ch)
 {
-    for (int r = 0; ch->held > 0 && r < ch->size; r++) {
-        struct spr_channel_peer *p = &ch->peers[r];
+    struct spr_channel_peer *p;
+
+    if (ch->held == 0)
+        return;
+    spr_channel_for_each_peer(p, ch)
+    {
         while (!spr_list_empty(&p->held) && (is_urgent(p, first_held(p)) || has_room(p))) {
             struct spr_send *s = first_held(p);
             take(p, s);

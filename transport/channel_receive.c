@@ -21,7 +21,7 @@ void spr_channel_fail(struct spr_channel_peer *p, spr_status status, const char 
 int spr_channel_culprit(const struct spr_channel_peer *p, spr_status status)
 {
     return status == SPR_ERR_NOMEM || status == SPR_ERR_SYSTEM
-               ? p->channel->peers[p->channel->rank].rank
+               ? spr_channel_peer(p->channel, p->channel->rank)->rank
                : p->rank;
 }
 

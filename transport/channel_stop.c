@@ -101,9 +101,12 @@ static void cancel_operation(struct spr_channel_peer *p, uint32_t operation, spr
 
 void spr_channel_reject(struct spr_channel *ch, uint32_t operation, spr_status status)
 {
-    for (int r = 0; r < ch->size; r++) {
-        cancel_operation(&ch->peers[r], operation, status);
-        spr_channel_drop_ahead(&ch->peers[r], operation);
+    struct spr_channel_peer *p;
+
+    spr_channel_for_each_peer(p, ch)
+    {
+        cancel_operation(p, operation, status);
+        spr_channel_drop_ahead(p, operation);
     }
 }
 
@@ -127,13 +130,14 @@ static void cancel_waiting(struct spr_channel_peer *p, spr_status status)
 void spr_channel_stop(struct spr_channel *ch, spr_status status, int blamed, const char *text)
 {
     size_t bytes = spr_min_size(strlen(text), SPR_NOTE_BYTES - 1);
+    struct spr_channel_peer *p;
 
     if (ch->status)
         return;
     ch->status = status;
     ch->blamed = blamed;
-    for (int r = 0; r < ch->size; r++) {
-        struct spr_channel_peer *p = &ch->peers[r];
+    spr_channel_for_each_peer(p, ch)
+    {
         if (hears(p))
             spr_channel_send_control(p, SPR_FRAME_ABORT, 0, 0, 0, (uint32_t)blamed,
                                      (uint64_t)(uint32_t)status, text, bytes);
@@ -143,10 +147,12 @@ void spr_channel_stop(struct spr_channel *ch, spr_status status, int blamed, con
 
 bool spr_channel_told(const struct spr_channel *ch)
 {
+    const struct spr_channel_peer *p;
+
     if (ch->dead)
         return true;
-    for (int r = 0; r < ch->size; r++) {
-        const struct spr_channel_peer *p = &ch->peers[r];
+    spr_channel_for_each_peer(p, ch)
+    {
         if (p->frames_out > 0 && !p->gone)
             return false;
         /* Who has left knows, or does not listen. */
@@ -159,7 +165,7 @@ bool spr_channel_told(const struct spr_channel *ch)
 
 void spr_channel_cut(struct spr_channel *ch, int peer)
 {
-    struct spr_channel_peer *p = &ch->peers[peer];
+    struct spr_channel_peer *p = spr_channel_peer(ch, peer);
     struct spr_recv *recv = p->receiving;
 
     assert(ch->status || p->gone);
@@ -175,18 +181,22 @@ void spr_channel_cut(struct spr_channel *ch, int peer)
 
 void spr_channel_kill(struct spr_channel *ch)
 {
+    const struct spr_channel_peer *p;
+
     ch->dead = true;
     if (!ch->status)
         ch->status = SPR_ERR_CANCELED;
-    for (int r = 0; r < ch->size; r++)
-        spr_channel_cut(ch, r);
+    spr_channel_for_each_peer(p, ch) spr_channel_cut(ch, (int)(p - ch->peers));
 }
 
 void spr_channel_settle(struct spr_channel *ch)
 {
+    struct spr_channel_peer *p;
+
     ch->settled = true;
-    for (int r = 0; r < ch->size; r++) {
-        struct spr_channel_peer *p = &ch->peers[r];
+    spr_channel_for_each_peer(p, ch)
+    {
+        int r = (int)(p - ch->peers);
         if (!p->down && r != ch->rank && (p->frames_out > 0 || p->receiving || p->gone)) {
             p->given_up = true;
             spr_channel_cut(ch, r);
@@ -196,29 +206,35 @@ void spr_channel_settle(struct spr_channel *ch)
 
 bool spr_channel_recalls(const struct spr_channel *ch)
 {
+    const struct spr_channel_peer *p;
     bool any = false;
 
-    for (int r = 0; r < ch->size; r++)
-        any |= !spr_list_empty(&ch->peers[r].recalled);
+    spr_channel_for_each_peer(p, ch) any |= !spr_list_empty(&p->recalled);
     return any;
 }
 
 void spr_channel_cut_silent(struct spr_channel *ch)
 {
-    for (int r = 0; r < ch->size; r++) {
-        struct spr_channel_peer *p = &ch->peers[r];
+    struct spr_channel_peer *p;
+
+    spr_channel_for_each_peer(p, ch)
+    {
         if (spr_list_empty(&p->recalled))
             continue;
         p->given_up = true;
-        spr_channel_cut(ch, r);
+        spr_channel_cut(ch, (int)(p - ch->peers));
     }
 }
 
 void spr_channel_cut_gone(struct spr_channel *ch)
 {
-    for (int r = 0; r < ch->size; r++)
-        if (ch->peers[r].gone && !ch->peers[r].down)
-            spr_channel_cut(ch, r);
+    const struct spr_channel_peer *p;
+
+    spr_channel_for_each_peer(p, ch)
+    {
+        if (p->gone && !p->down)
+            spr_channel_cut(ch, (int)(p - ch->peers));
+    }
 }
 
 static void begin_epoch(struct spr_channel_peer *p, uint32_t next_operation)
@@ -240,7 +256,7 @@ void spr_channel_new_epoch(struct spr_channel *ch, uint32_t epoch, const int *ra
     ch->blamed = -1;
     ch->settled = false;
     for (int r = 0; r < ch->size; r++) {
-        struct spr_channel_peer *p = &ch->peers[r];
+        struct spr_channel_peer *p = spr_channel_peer(ch, r);
         p->gone = rank_of[r] < 0;
         p->rank = p->gone ? p->rank : rank_of[r];
         begin_epoch(p, next_operation);
@@ -249,17 +265,23 @@ void spr_channel_new_epoch(struct spr_channel *ch, uint32_t epoch, const int *ra
 
 void spr_channel_bye(struct spr_channel *ch, uint32_t next_operation)
 {
-    for (int r = 0; r < ch->size; r++)
-        if (hears(&ch->peers[r]))
-            spr_channel_send_control(&ch->peers[r], SPR_FRAME_BYE, 0, 0, 0, next_operation, 0, NULL,
-                                     0);
+    struct spr_channel_peer *p;
+
+    spr_channel_for_each_peer(p, ch)
+    {
+        if (hears(p))
+            spr_channel_send_control(p, SPR_FRAME_BYE, 0, 0, 0, next_operation, 0, NULL, 0);
+    }
 }
 
 bool spr_channel_all_left(const struct spr_channel *ch)
 {
-    for (int r = 0; r < ch->size; r++)
-        if (r != ch->rank && ch->peers[r].link && !ch->peers[r].left && !ch->peers[r].down &&
-            !ch->peers[r].gone)
+    const struct spr_channel_peer *p, *self = &ch->peers[ch->rank];
+
+    spr_channel_for_each_peer(p, ch)
+    {
+        if (p != self && p->link && !p->left && !p->down && !p->gone)
             return false;
+    }
     return true;
 }

@@ -33,8 +33,9 @@ refused 2 'unknown option --frob' --frob
 refused 2 "unknown collective 'frob'; there is: allreduce, sparse_allreduce, compressed_allreduce" frob
 refused 2 '--ranks wants a list' --ranks 8,1
 refused 2 '--ranks wants a list' --ranks 65537
-refused 2 '4096 ranks: above 512 there is a model alone' --ranks 4096 --pattern zipf
-refused 2 '513 ranks: above 512 there is a model alone' compressed_allreduce --ranks 8,513
+refused 2 '4096 ranks: above 512, or 4096 where .* there is a model alone' --ranks 4096 --pattern zipf
+refused 2 '513 ranks: above 512, or 4096 where .* there is a model alone' compressed_allreduce --ranks 8,513
+refused 2 '4097 ranks: .* there is a model alone' --ranks 4097 --pattern zipf --algo doubling
 refused 2 '--link wants a list' --link 10parsec
 refused 2 '--density wants a list' --density 0
 refused 2 '--oversubscription wants a factor' --oversubscription 0.5
@@ -136,5 +137,12 @@ near = [r for r in far if not r['by_model']]
 assert all(abs(r['predicted_us'] / r['time_us'] - 1) < 0.3 for r in near if r['predicted_us'])
 beyond = [r for r in far if r['by_model']]
 assert len(beyond) > 8 and all(r['ranks'] == 65536 and r['time_us'] > 0 and r['sent_bytes'] is None for r in beyond)"
+# More than 512, where each talks to few.
+predict many -n 1024 --elements 512 --algo doubling --pattern zipf
+predict hosts allreduce -n 1024 --ranks-per-host 16 --elements 16K --algo hierarchical
+true_of "
+for r in many[1], hosts[0]:
+    assert r['ranks'] == 1024 and not r['by_model'] and r['wrong'] == 0, r
+assert many[1]['algorithm'] == 'doubling' and many[1]['busiest_messages'] < 40, many"
 [ "$failed" -eq 0 ] && echo "all is well"
 exit "$failed"

@@ -26,8 +26,10 @@ int main(int argc, char **argv)
     }
     /* Buffers of hundreds of ranks, each written a few bytes: huge pages would take all memory. */
     (void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
-    /* What frames held is used for the next ones, not given back to be asked for again. */
-    (void)mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    /* What frames held is used for the next ones, not given back to be asked for again. What is
+     * larger than any frame is mapped: of what a rank holds for 4096 peers few pages are written.
+     */
+    (void)mallopt(M_MMAP_THRESHOLD, 512 << 10);
     (void)mallopt(M_TRIM_THRESHOLD, INT_MAX);
     (void)mallopt(M_TOP_PAD, 64 << 20);
     done = report_open(&report, &options) && sweep(&report);

@@ -200,6 +200,19 @@ const char *kind_algorithms(const struct options *options)
                                             : kind_names[options->kind];
 }
 
+bool is_simulated(const struct options *options, enum kind kind, const char *algorithm, int ranks)
+{
+    static const char *const few[] = {"doubling", "halving", "tree"};
+    int talk = ranks; /* so many of them to each other */
+
+    for (size_t i = 0; i < SPR_ARRAY_LEN(few); i++)
+        if (strcmp(algorithm, few[i]) == 0)
+            talk = 0;
+    if (kind == KIND_ALLREDUCE && strcmp(algorithm, "hierarchical") == 0)
+        talk = (int)spr_div_ceil((size_t)ranks, (size_t)options->ranks_per_host);
+    return ranks <= MAX_SIMULATED_FEW && talk <= MAX_SIMULATED;
+}
+
 /* What does not depend on one option alone. -----------------------------------------------------
  */
 
@@ -220,12 +233,12 @@ static enum options_next complete(struct options *options, uint64_t used, int wo
         (options->oversubscription > 1 || options->rack_latency_s > 0))
         return options_wrong("--oversubscription and --rack-latency want --hosts-per-rack");
     for (size_t i = 0; i < options->rank_count; i++)
-        if (options->ranks[i] > MAX_SIMULATED &&
+        if (!is_simulated(options, options->kind, options->algorithm, options->ranks[i]) &&
             (options->kind == KIND_COMPRESSED || options->hosts_per_rack > 0 ||
              options->pattern != PATTERN_UNIFORM || options->overlap > 0))
             return options_wrong(
-                "%d ranks: above 512 there is a model alone, which knows no codecs, "
-                "racks, patterns and overlap",
+                "%d ranks: above 512, or 4096 where each talks to few (man sparring-sim), there is "
+                "a model alone, which knows no codecs, racks, patterns and overlap",
                 options->ranks[i]);
 #ifndef HAVE_JANSSON
     if (options->json != NULL)

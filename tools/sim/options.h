@@ -16,8 +16,9 @@
 enum kind { KIND_ALLREDUCE, KIND_SPARSE, KIND_COMPRESSED, KIND_COUNT };
 extern const char *const kind_names[KIND_COUNT];
 
-/* Ranks that are simulated; above these the model alone speaks. */
-enum { MAX_SIMULATED = 512 };
+/* Ranks that are simulated: with an algorithm by which all ranks talk to all, and with one by which
+ * each talks to a few. Above these the model alone speaks. */
+enum { MAX_SIMULATED = 512, MAX_SIMULATED_FEW = 4096 };
 enum { MAX_RANKS = 65536, MAX_WORLDS = 16, MAX_LINKS = 16, MAX_DENSITIES = 32 };
 
 struct options {
@@ -48,5 +49,7 @@ enum options_next options_parse(struct options *options, int argc, char **argv);
 
 /* The collective whose algorithms a kind runs. */
 const char *kind_algorithms(const struct options *options);
+/* Are so many ranks simulated with this algorithm? Or is there the model alone? */
+bool is_simulated(const struct options *options, enum kind kind, const char *algorithm, int ranks);
 
 #endif

@@ -8,7 +8,10 @@
 
 #define EAGER_BYTES ((size_t)8 << 10)
 
-bool predict_is_needed(const struct run *run) { return run->ranks > MAX_SIMULATED; }
+bool predict_is_needed(const struct run *run)
+{
+    return !is_simulated(run->options, run->kind, run->algorithm, run->ranks);
+}
 
 /* The network of the options: a grant takes as long as what it is for. */
 static struct spr_model model_of(const struct run *run)

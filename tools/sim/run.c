@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/util.h"
 #include "collectives/collective.h"
@@ -96,6 +97,21 @@ static bool run_in(struct run *run, struct world *world, struct input *input, bo
     return true;
 }
 
+/* Each rank has a vector. Without this the kernel would kill the program, or another one. */
+static bool has_memory(const struct run *run)
+{
+    double vectors = (double)run->ranks * (double)run->options->elements * sizeof(float);
+    double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    char text[160];
+
+    if (vectors < memory)
+        return true;
+    snprintf(text, sizeof text,
+             "their vectors alone take %.3g GB, and this machine has %.3g: give fewer --elements",
+             vectors * 1e-9, memory * 1e-9);
+    return fail(run, text);
+}
+
 bool run_once(struct run *run, bool optional)
 {
     uint64_t begin = spr_monotonic_ns();
@@ -108,6 +124,8 @@ bool run_once(struct run *run, bool optional)
         predict_run(run);
         return !run->refused || optional || fail(run, "the model has no formula for this");
     }
+    if (!has_memory(run))
+        return false;
     if (!input_open(&input, run->options, run->kind, run->ranks,
                     isfinite(run->density) ? run->density : 1))
         return fail(run, "out of memory");

@@ -9,8 +9,28 @@
 #include "collectives/comm.h"
 #include "collectives/indices.h"
 
-/* One rank's communicator, which knows who shares its host, linked to all others. Payloads need no
- * checksums here. */
+/* One end of a link. Payloads need no checksums here. */
+static void link_end(struct world *world, int rank, int peer)
+{
+    spr_comm *comm = world->comms[rank];
+    struct spr_transport *sim = comm->transports[comm->transport_count - 1];
+    struct spr_error error = {0};
+    struct spr_link *link;
+
+    if (!comm->channel.peers[peer].link &&
+        sim->ops->connect(sim, peer, NULL, &link, &error) == SPR_OK)
+        spr_channel_attach(&comm->channel, link, false);
+}
+
+static void link_pair(void *ctx, int peer)
+{
+    const struct member *m = ctx;
+
+    link_end(m->world, m->rank, peer);
+    link_end(m->world, peer, m->rank);
+}
+
+/* One rank's communicator, which knows who shares its host, linked to none but itself. */
 static spr_status add_rank(struct world *world, int rank, const struct options *o, double rate,
                            struct spr_error *error)
 {
@@ -42,15 +62,10 @@ static spr_status add_rank(struct world *world, int rank, const struct options *
     if (status)
         return status;
     comm->transport_count++;
-    for (int peer = 0; status == SPR_OK && peer < world->ranks; peer++) {
-        struct spr_link *link;
-        if (peer == rank)
-            continue;
-        status = (*sim)->ops->connect(*sim, peer, NULL, &link, error);
-        if (status == SPR_OK)
-            spr_channel_attach(&comm->channel, link, false);
-    }
-    return status;
+    world->members[rank] = (struct member){world, rank};
+    comm->channel.link = link_pair;
+    comm->channel.link_ctx = &world->members[rank];
+    return SPR_OK;
 }
 
 static void look_at_memory(struct world *world)
@@ -80,19 +95,16 @@ spr_status world_open(struct world *world, const struct options *options, int ra
 
     *world = (struct world){.ranks = ranks, .base_bytes = spr_mem_live_bytes()};
     world->sim = spr_sim_create(&network);
+    world->members = calloc((size_t)ranks, sizeof *world->members);
     world->comms = calloc((size_t)ranks, sizeof(spr_comm *));
     world->requests = calloc((size_t)ranks, sizeof(spr_request *));
-    if (world->sim == NULL || world->comms == NULL || world->requests == NULL)
+    if (!world->sim || !world->members || !world->comms || !world->requests)
         status = spr_error_set(error, SPR_ERR_NOMEM, -1, "out of memory");
     for (int r = 0; status == SPR_OK && r < ranks; r++)
         status = add_rank(world, r, options, link, error);
-    if (status) {
+    if (status)
         world_close(world);
-        return status;
-    }
-    for (int r = 0; r < ranks; r++) /* links come up */
-        spr_comm_progress_locked(world->comms[r]);
-    return SPR_OK;
+    return status;
 }
 
 void world_close(struct world *world)
@@ -102,6 +114,7 @@ void world_close(struct world *world)
             spr_comm_free(world->comms[r]);
     if (world->sim != NULL)
         spr_sim_destroy(world->sim);
+    free(world->members);
     free(world->comms);
     free(world->requests);
     *world = (struct world){0};

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * A simulated job: a communicator per rank, in one thread, over transport/sim.
+ * A simulated job: a communicator per rank, in one thread, over transport/sim. Two ranks are linked
+ * when one of them first has something for the other, so that memory grows with the pairs that
+ * talk.
  */
 #ifndef SPR_TOOLS_SIM_WORLD_H
 #define SPR_TOOLS_SIM_WORLD_H
@@ -11,8 +13,17 @@
 #include "tools/sim/options.h"
 #include "transport/sim/sim.h"
 
+struct world;
+
+/* What a rank knows when it wants a link. */
+struct member {
+    struct world *world;
+    int rank;
+};
+
 struct world {
     int ranks;
+    struct member *members; /* [ranks] */
     struct spr_sim *sim;
     spr_comm **comms;
     spr_request **requests;

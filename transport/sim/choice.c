@@ -7,7 +7,7 @@
 
 void spr_sim_choice_add(struct spr_sim_rank *r, struct spr_sim_event *e)
 {
-    struct spr_sim_link *l = &r->links[e->peer];
+    struct spr_sim_link *l = spr_sim_link_to(r, e->peer);
 
     if (e->kind == SPR_SIM_SENT)
         spr_list_push_back(&l->choices[SPR_SIM_CHOICE_SENT], &e->node);
@@ -20,8 +20,8 @@ void spr_sim_choice_add(struct spr_sim_rank *r, struct spr_sim_event *e)
 void spr_sim_choice_drop(struct spr_sim_rank *r)
 {
     for (int k = 0; k < r->sim->options.ranks; k++) {
-        for (size_t i = 0; i < SPR_ARRAY_LEN(r->links[k].choices); i++) {
-            struct spr_list *queue = &r->links[k].choices[i];
+        for (size_t i = 0; r->links[k] && i < SPR_ARRAY_LEN(r->links[k]->choices); i++) {
+            struct spr_list *queue = &r->links[k]->choices[i];
             while (!spr_list_empty(queue)) {
                 struct spr_sim_event *e = spr_list_entry(queue->next, struct spr_sim_event, node);
                 spr_list_remove(&e->node);
@@ -40,8 +40,9 @@ size_t spr_sim_choices(const struct spr_sim *sim, struct spr_sim_choice *choices
         if (rank->closed || spr_sim_killed(rank))
             continue;
         for (int k = 0; k < sim->options.ranks; k++) {
-            for (int i = 0; i < (int)SPR_ARRAY_LEN(rank->links[k].choices); i++) {
-                if (spr_list_empty(&rank->links[k].choices[i]))
+            const struct spr_sim_link *l = rank->links[k];
+            for (int i = 0; l && i < (int)SPR_ARRAY_LEN(l->choices); i++) {
+                if (spr_list_empty(&l->choices[i]))
                     continue;
                 if (n < most)
                     choices[n] = (struct spr_sim_choice){r, k, (enum spr_sim_what)i};
@@ -64,7 +65,7 @@ static void due(struct spr_sim_rank *r, struct spr_list *queue)
 void spr_sim_choose(struct spr_sim *sim, const struct spr_sim_choice *choice)
 {
     struct spr_sim_rank *r = &sim->ranks[choice->rank];
-    struct spr_list *queue = &r->links[choice->peer].choices[choice->what];
+    struct spr_list *queue = &r->links[choice->peer]->choices[choice->what];
     bool header = spr_list_entry(queue->next, struct spr_sim_event, node)->kind == SPR_SIM_HEADER;
 
     due(r, queue);

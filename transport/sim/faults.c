@@ -76,7 +76,7 @@ void spr_sim_late_sent(struct spr_sim *sim, int rank, double late_s)
 void spr_sim_delay(struct spr_sim *sim, int from, int to, double extra_s, uint64_t from_ns,
                    uint64_t until_ns)
 {
-    struct spr_sim_link *l = &sim->ranks[from].links[to];
+    struct spr_sim_link *l = spr_sim_link_to(&sim->ranks[from], to);
 
     l->delay_from_ns = from_ns;
     l->delay_until_ns = until_ns;
@@ -85,12 +85,14 @@ void spr_sim_delay(struct spr_sim *sim, int from, int to, double extra_s, uint64
 
 void spr_sim_silence(struct spr_sim *sim, int from, int to, uint64_t at_ns)
 {
-    sim->ranks[from].links[to].silent_ns = at_ns;
+    spr_sim_link_to(&sim->ranks[from], to)->silent_ns = at_ns;
 }
 
 bool spr_sim_is_silent(const struct spr_sim *sim, int from, int to, uint64_t at_ns)
 {
-    return at_ns >= sim->ranks[from].links[to].silent_ns;
+    const struct spr_sim_link *l = sim->ranks[from].links[to];
+
+    return l && at_ns >= l->silent_ns;
 }
 
 void spr_sim_cut(struct spr_sim *sim, int a, int b)
@@ -114,7 +116,7 @@ void spr_sim_break(struct spr_sim *sim, int a, int b, uint64_t at_ns, bool a_see
 void spr_sim_frame_fault(struct spr_sim *sim, int from, int to, enum spr_sim_frame_fault fault,
                          uint64_t nth)
 {
-    struct spr_sim_link *l = &sim->ranks[from].links[to];
+    struct spr_sim_link *l = spr_sim_link_to(&sim->ranks[from], to);
 
     l->nth[fault] = nth;
     if (fault == SPR_SIM_REPLAY)

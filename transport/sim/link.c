@@ -29,12 +29,13 @@ static spr_status sim_connect(struct spr_transport *t, int peer, const struct sp
                               struct spr_link **link, struct spr_error *error)
 {
     struct spr_sim_rank *r = rank_of(t);
+    struct spr_sim_link *l = spr_sim_link_to(r, peer);
 
     (void)info;
     (void)error;
-    r->links[peer].link = (struct spr_link){t, peer, SPR_LINK_CONNECTING, NULL};
-    r->connecting = true;
-    *link = &r->links[peer].link;
+    l->link = (struct spr_link){t, peer, SPR_LINK_CONNECTING, NULL};
+    spr_list_push_back(&r->connecting, &l->node);
+    *link = &l->link;
     return SPR_OK;
 }
 
@@ -70,7 +71,7 @@ static void put_on_wire(struct spr_sim_rank *r, struct spr_sim_rank *to, struct 
 static void sim_send(struct spr_link *link, struct spr_tx *tx)
 {
     struct spr_sim_rank *r = rank_of(link->transport), *to = &r->sim->ranks[link->peer];
-    struct spr_sim_link *l = &r->links[link->peer];
+    struct spr_sim_link *l = r->links[link->peer];
     uint64_t bytes = SPR_FRAME_BYTES + tx->header.bytes;
     struct spr_sim_flight flight = {.left_ns = spr_sim_now_ns(r->sim)};
     bool failed = l->killed || link->state == SPR_LINK_DOWN;
@@ -112,7 +113,7 @@ static void link_down(struct spr_sim_rank *r, struct spr_sim_link *l, spr_status
 
 static void deliver_header(struct spr_sim_rank *r, struct spr_sim_event *e)
 {
-    struct spr_sim_link *l = &r->links[e->peer];
+    struct spr_sim_link *l = spr_sim_link_to(r, e->peer);
     spr_status status;
 
     if (l->killed || l->link.state != SPR_LINK_UP)
@@ -132,7 +133,7 @@ static void deliver_header(struct spr_sim_rank *r, struct spr_sim_event *e)
 /* Returns true when the layer above keeps the event's data. */
 static bool deliver_payload(struct spr_sim_rank *r, struct spr_sim_event *e)
 {
-    struct spr_sim_link *l = &r->links[e->peer];
+    struct spr_sim_link *l = spr_sim_link_to(r, e->peer);
     const struct spr_link_events *up = r->transport.params.events;
 
     if (l->killed || l->link.state != SPR_LINK_UP)
@@ -162,8 +163,8 @@ static bool deliver_payload(struct spr_sim_rank *r, struct spr_sim_event *e)
 static bool deliver_death(struct spr_sim_rank *r, struct spr_sim_event *e)
 {
     struct spr_sim *sim = r->sim;
-    struct spr_sim_link *l = &r->links[e->peer];
-    uint64_t last = sim->ranks[e->peer].links[r->rank].last_arrival_ns;
+    struct spr_sim_link *l = spr_sim_link_to(r, e->peer);
+    uint64_t last = spr_sim_link_to(&sim->ranks[e->peer], r->rank)->last_arrival_ns;
 
     if (!l->link.transport || spr_sim_is_silent(sim, e->peer, r->rank, sim->ranks[e->peer].kill_ns))
         return false;
@@ -179,7 +180,7 @@ static bool deliver_death(struct spr_sim_rank *r, struct spr_sim_event *e)
 /* Returns true when the event lives on. */
 static bool deliver(struct spr_sim_rank *r, struct spr_sim_event *e)
 {
-    struct spr_sim_link *l = &r->links[e->peer];
+    struct spr_sim_link *l = spr_sim_link_to(r, e->peer);
 
     switch (e->kind) {
     case SPR_SIM_SENT:
@@ -205,15 +206,15 @@ static int connect_links(struct spr_sim_rank *r)
 {
     int n = 0;
 
-    for (int i = 0; r->connecting && i < r->sim->options.ranks; i++) {
-        struct spr_sim_link *l = &r->links[i];
-        if (l->link.transport && l->link.state == SPR_LINK_CONNECTING && !l->killed) {
-            l->link.state = SPR_LINK_UP;
-            r->transport.params.events->up(&l->link);
-            n++;
-        }
+    while (!spr_list_empty(&r->connecting)) {
+        struct spr_sim_link *l = spr_list_entry(r->connecting.next, struct spr_sim_link, node);
+        spr_list_remove(&l->node);
+        if (l->link.state != SPR_LINK_CONNECTING || l->killed)
+            continue;
+        l->link.state = SPR_LINK_UP;
+        r->transport.params.events->up(&l->link);
+        n++;
     }
-    r->connecting = false;
     return n;
 }
 
@@ -263,7 +264,7 @@ static void sim_release(struct spr_link *link, void *token)
 static void sim_kill(struct spr_link *link)
 {
     struct spr_sim_rank *r = rank_of(link->transport), *to = &r->sim->ranks[link->peer];
-    struct spr_sim_link *l = &r->links[link->peer];
+    struct spr_sim_link *l = r->links[link->peer];
     uint64_t now = spr_sim_now_ns(r->sim);
 
     if (l->killed)
@@ -315,7 +316,7 @@ static bool sim_idle(struct spr_transport *t)
     struct spr_sim_rank *r = rank_of(t);
 
     for (int i = 0; i < r->sim->options.ranks; i++)
-        if (r->links[i].unsent)
+        if (r->links[i] && r->links[i]->unsent)
             return false;
     return true;
 }
@@ -325,7 +326,7 @@ static bool sim_idle(struct spr_transport *t)
 static bool sim_delivered(struct spr_link *link)
 {
     const struct spr_sim_rank *r = rank_of(link->transport);
-    const struct spr_sim_link *l = &r->links[link->peer];
+    const struct spr_sim_link *l = r->links[link->peer];
 
     return r->sim->options.choose || (!l->vanished && l->last_arrival_ns <= spr_sim_now_ns(r->sim));
 }
@@ -339,9 +340,11 @@ static void sim_close(struct spr_transport *t)
         spr_sim_event_free(spr_sim_event_pop(r));
     spr_sim_choice_drop(r);
     for (int i = 0; i < r->sim->options.ranks; i++) {
-        r->links[i].unsent = 0;
-        if (r->links[i].link.transport)
-            sim_kill(&r->links[i].link);
+        if (!r->links[i])
+            continue;
+        r->links[i]->unsent = 0;
+        if (r->links[i]->link.transport)
+            sim_kill(&r->links[i]->link);
     }
     while (!spr_list_empty(&r->borrowed))
         sim_release(NULL, spr_list_entry(r->borrowed.next, struct spr_sim_event, node));

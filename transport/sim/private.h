@@ -52,6 +52,7 @@ struct spr_sim_link {
     struct spr_rx rx;             /* where the payload goes whose header has arrived */
     size_t unsent;                /* SENT events pending here */
     struct spr_list choices[3];   /* events to choose from, see choice.c */
+    struct spr_list node;         /* on spr_sim_rank.connecting */
     bool killed, reported;
     bool vanished; /* frames have */
 };
@@ -99,7 +100,7 @@ struct spr_sim_rank {
     struct spr_transport transport;
     struct spr_sim *sim;
     int rank;
-    bool opened, closed, connecting; /* connecting: some link may be */
+    bool opened, closed;
     uint64_t kill_ns, pause_from_ns, pause_until_ns;
     uint64_t slow_from_ns;
     double bandwidth, slow_out, slow_in;
@@ -107,8 +108,8 @@ struct spr_sim_rank {
     int host;
     struct spr_sim_port local; /* to and from the other ranks of the host */
     uint64_t sent_bytes;
-    struct spr_sim_link *links; /* [ranks] */
-    struct spr_list borrowed;
+    struct spr_sim_link **links;          /* [ranks]; NULL: see spr_sim_link_to() */
+    struct spr_list connecting, borrowed; /* links, events */
     struct spr_sim_range *ranges;
     size_t range_count;
     struct spr_sim_due *heap; /* by (ns, order) */
@@ -142,6 +143,8 @@ static inline bool spr_sim_killed(const struct spr_sim_rank *r)
 
 /* Tests and predictions only, so without memory the program ends. */
 void *spr_sim_alloc(size_t bytes); /* zeroed */
+/* The link to a peer, made when it is first asked for. */
+struct spr_sim_link *spr_sim_link_to(struct spr_sim_rank *r, int peer);
 struct spr_sim_event *spr_sim_event_new(struct spr_sim_rank *r, enum spr_sim_kind kind, uint64_t ns,
                                         int peer);
 void spr_sim_event_free(struct spr_sim_event *e);

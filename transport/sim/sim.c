@@ -129,19 +129,29 @@ static void init_rank(struct spr_sim *sim, int rank)
 
     r->sim = sim;
     r->rank = rank;
+    r->links = spr_sim_alloc((size_t)sim->options.ranks * sizeof(struct spr_sim_link *));
+    spr_list_init(&r->connecting);
     spr_list_init(&r->borrowed);
     r->kill_ns = r->pause_from_ns = r->slow_from_ns = NEVER;
     r->bandwidth = sim->options.bandwidth;
     sim->first_ns[rank] = NEVER;
-    for (int k = 0; k < sim->options.ranks; k++) {
-        struct spr_sim_link *l = &r->links[k];
-        l->link.peer = k;
-        l->silent_ns = l->delay_from_ns = NEVER;
-        for (size_t i = 0; i < SPR_ARRAY_LEN(l->nth); i++)
-            l->nth[i] = NEVER;
-        for (size_t i = 0; i < SPR_ARRAY_LEN(l->choices); i++)
-            spr_list_init(&l->choices[i]);
-    }
+}
+
+struct spr_sim_link *spr_sim_link_to(struct spr_sim_rank *r, int peer)
+{
+    struct spr_sim_link *l = r->links[peer];
+
+    if (l)
+        return l;
+    l = r->links[peer] = spr_sim_alloc(sizeof *l);
+    l->link.peer = peer;
+    l->silent_ns = l->delay_from_ns = NEVER;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(l->nth); i++)
+        l->nth[i] = NEVER;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(l->choices); i++)
+        spr_list_init(&l->choices[i]);
+    spr_list_init(&l->node);
+    return l;
 }
 
 struct spr_sim *spr_sim_create(const struct spr_sim_options *options)
@@ -157,8 +167,6 @@ struct spr_sim *spr_sim_create(const struct spr_sim_options *options)
     sim->ranks = spr_sim_alloc((size_t)options->ranks * sizeof *sim->ranks);
     sim->first_ns = spr_sim_alloc((size_t)options->ranks * sizeof *sim->first_ns);
     for (int i = 0; i < options->ranks; i++)
-        sim->ranks[i].links = spr_sim_alloc((size_t)options->ranks * sizeof(struct spr_sim_link));
-    for (int i = 0; i < options->ranks; i++)
         init_rank(sim, i);
     spr_sim_wire(sim);
     return sim;
@@ -171,9 +179,11 @@ void spr_sim_destroy(struct spr_sim *sim)
         while (r->count)
             spr_sim_event_free(spr_sim_event_pop(r));
         spr_sim_choice_drop(r);
-        for (int k = 0; k < sim->options.ranks; k++)
-            if (r->links[k].replay)
-                spr_sim_event_free(r->links[k].replay);
+        for (int k = 0; k < sim->options.ranks; k++) {
+            if (r->links[k] && r->links[k]->replay)
+                spr_sim_event_free(r->links[k]->replay);
+            free(r->links[k]);
+        }
         free(r->heap);
         free(r->ranges);
         free(r->links);
@@ -262,7 +272,9 @@ void spr_sim_sleep(struct spr_sim *sim, uint64_t until_ns)
 
 uint64_t spr_sim_sent_frames(const struct spr_sim *sim, int from, int to)
 {
-    return sim->ranks[from].links[to].frames;
+    const struct spr_sim_link *l = sim->ranks[from].links[to];
+
+    return l ? l->frames : 0;
 }
 
 uint64_t spr_sim_sent_bytes(const struct spr_sim *sim, int rank)
