@@ -32,11 +32,12 @@ static double join(const struct spr_estimate *e, double wire, double cpu)
 
 static double rounds(const struct spr_estimate *e) { return ceil(log2(e->ranks)); }
 
-/* Every rank sends the others, all alike, so many bytes in all, each of them in `chunks` streams of
- * which one chunk and the grants of two are the least. */
-static double to_all(const struct spr_estimate *e, double bytes, double chunks)
+/* Every rank sends the others, all alike, so many bytes in all, each of them in so many streams of
+ * that many chunks at most, of which one and the grants of two are the least. */
+static double to_all(const struct spr_estimate *e, double bytes, double streams, double chunks)
 {
-    double frames = (e->ranks - 1) * chunks * (3 * SPR_FRAME_BYTES + SPR_CHUNK_HEADER_BYTES);
+    double frame = (1 + fmin(chunks, 2)) * SPR_FRAME_BYTES + SPR_CHUNK_HEADER_BYTES;
+    double frames = (e->ranks - 1) * streams * frame;
     double leaving = e->hosts > 1 ? e->local * (e->ranks - e->local) / (e->ranks - 1) : 1;
 
     return e->model->byte * leaving * (bytes + frames);
@@ -91,7 +92,7 @@ double spr_cost_flat(const struct spr_estimate *e)
     double bytes = (e->ranks - 1) * e->bytes;
 
     return steps(e, 1, e->ranks - 1) +
-           join(e, to_all(e, bytes, 0),
+           join(e, to_all(e, bytes, 0, 1),
                 to_all_inside(e, bytes) + e->model->reduce * e->ranks * e->bytes);
 }
 
@@ -100,10 +101,10 @@ double spr_cost_direct(const struct spr_estimate *e)
 {
     double bytes = 2 * (e->ranks - 1) / e->ranks * e->bytes;
     double chunk = fmin(e->bytes / e->ranks / SPR_DIRECT_CHUNKS, SPR_CHUNK_BYTES);
-    double last = e->hosts > 1 ? to_all(e, (e->ranks - 1) * chunk, 0) : 0;
+    double last = e->hosts > 1 ? to_all(e, (e->ranks - 1) * chunk, 0, 1) : 0;
 
     return bulk_steps(e, 2, 2 * (e->ranks - 1)) +
-           join(e, to_all(e, bytes, 2), to_all_inside(e, bytes) + e->model->reduce * e->bytes) +
+           join(e, to_all(e, bytes, 2, 2), to_all_inside(e, bytes) + e->model->reduce * e->bytes) +
            last;
 }
 
@@ -214,6 +215,9 @@ static double clearing(const struct spr_estimate *e)
     return (streams ? e->model->stream : e->model->clear) * e->n;
 }
 
+/* Of an owner's part: a chunk has one at least. */
+static double windows(const struct spr_estimate *e) { return ceil(e->n / e->ranks / SPR_WINDOW); }
+
 /* The union is known, and becomes the result. */
 static double result(const struct spr_estimate *e) { return e->model->take * e->u + clearing(e); }
 
@@ -228,7 +232,7 @@ double spr_cost_sparse_direct(const struct spr_estimate *e)
                    (list_bytes(e, e->k, e->n, e->value) + list_bytes(e, e->u, e->n, e->sum));
 
     return bulk_steps(e, 2, 2 * (e->ranks - 1)) +
-           stream(e, to_all(e, bytes, 2), to_all_inside(e, bytes) + owners(e));
+           stream(e, to_all(e, bytes, 2, windows(e)), to_all_inside(e, bytes) + owners(e));
 }
 
 double spr_cost_sparse_hierarchical(const struct spr_estimate *e)
@@ -240,7 +244,7 @@ double spr_cost_sparse_hierarchical(const struct spr_estimate *e)
         return INFINITY;
     return bulk_steps(e, 3, 2 * (e->ranks - 1)) +
            stream(e,
-                  to_all(e, lists, 1) +
+                  to_all(e, lists, 1, windows(e)) +
                       e->model->byte * e->local * (e->hosts - 1) / e->ranks * sums,
                   to_all_inside(e, lists) + inside_host(e, sums) + owners(e));
 }
@@ -264,7 +268,7 @@ double spr_cost_sparse_hosts(const struct spr_estimate *e)
 double spr_cost_sparse_allgather(const struct spr_estimate *e)
 {
     double list = list_bytes(e, e->k, e->n, e->value);
-    double wire = to_all(e, (e->ranks - 1) * list, 1);
+    double wire = to_all(e, (e->ranks - 1) * list, 1, ceil(e->n / SPR_WINDOW));
     double cpu = to_all_inside(e, (e->ranks - 1) * list) +
                  (e->model->encode + e->model->merge * e->ranks) * e->k + result(e);
 
@@ -316,7 +320,7 @@ double spr_cost_sparse_union(const struct spr_estimate *e)
                  (same ? 0 : (e->model->encode + e->model->merge) * e->u);
 
     /* They tell each other about their supports while they wait for grants. */
-    return bulk_steps(e, 2, 3 * (e->ranks - 1)) + stream(e, to_all(e, bytes, 2), cpu);
+    return bulk_steps(e, 2, 3 * (e->ranks - 1)) + stream(e, to_all(e, bytes, 2, windows(e)), cpu);
 }
 
 double spr_cost_sparse_server(const struct spr_estimate *e)
@@ -351,7 +355,7 @@ double spr_cost_sparse_blocks(const struct spr_estimate *e)
                  (e->model->clear + e->model->reduce * sizeof(float)) * mine * SPR_TILE +
                  e->model->take * e->k + result(e);
 
-    return bulk_steps(e, 2, 2 * (e->ranks - 1)) + stream(e, to_all(e, bytes, 2), cpu);
+    return bulk_steps(e, 2, 2 * (e->ranks - 1)) + stream(e, to_all(e, bytes, 2, windows(e)), cpu);
 }
 
 double spr_cost_sparse_dense(const struct spr_estimate *e)

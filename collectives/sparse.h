@@ -24,6 +24,7 @@ struct spr_stream {
     struct spr_in in[SPR_SPARSE_AHEAD];
     char *buffer[SPR_SPARSE_AHEAD]; /* chunk_bytes each */
     char *plain;                    /* likewise: the next one, if it came compressed; or NULL */
+    uint32_t most;                  /* messages that come at most, each of a window or more */
     uint32_t asked, taken;          /* messages */
     uint32_t passed_on;             /* of a relay: ... that have left for its neighbours */
     uint32_t window;                /* first one not yet consumed */
@@ -203,8 +204,8 @@ static inline void spr_wire_begin(struct spr_wire *w) { w->tried = false; }
 void spr_wire_send(spr_request *rq, struct spr_wire *w, struct spr_out *out, int peer,
                    uint32_t step, const void *chunk, size_t bytes);
 
-/* Memory for a stream of zeros. False: there is none. */
-bool spr_stream_open(spr_request *rq, struct spr_stream *s);
+/* Memory for a stream of zeros, of so many messages at most. False: there is none. */
+bool spr_stream_open(spr_request *rq, struct spr_stream *s, uint32_t most);
 void spr_stream_free(spr_request *rq, struct spr_stream *s);
 /* Post receives of the next messages, whose steps are `step` plus their number. */
 void spr_stream_ask(spr_request *rq, struct spr_stream *s, int peer, uint32_t step);
@@ -255,10 +256,11 @@ void spr_sparse_each_owns(spr_request *rq);
  * them; and those of unions in chunks, too. False: there is no memory. */
 bool spr_sparse_make_links(spr_request *rq);
 bool spr_sparse_make(spr_request *rq);
-/* `n` streams, all but that of number `own` with memory; -1: all. `stirred`: marks for them, or
- * NULL. False: there is no memory. */
+/* `n` streams, all but that of number `own` with memory; -1: all. A stream has the windows of
+ * `owner`; -1: of the owner of its number. `stirred`: marks for them, or NULL. False: there is no
+ * memory. */
 bool spr_sparse_make_streams(spr_request *rq, struct spr_stream **streams, int n, int own,
-                             struct spr_marks *stirred);
+                             int owner, struct spr_marks *stirred);
 void spr_sparse_free_streams(spr_request *rq, struct spr_stream *streams, int n);
 /* The slots of struct spr_algorithm. */
 spr_status spr_sparse_start(spr_request *rq);

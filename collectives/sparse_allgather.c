@@ -95,7 +95,7 @@ static spr_status start(spr_request *rq)
     g->theirs = spr_arena_alloc(&rq->arena, size * sizeof *g->theirs);
     good = g->theirs && spr_lane_open(rq, &g->mine);
     for (size_t r = 0; good && r < size; r++)
-        good = r == (size_t)rq->comm->rank || spr_stream_open(rq, &g->theirs[r]);
+        good = r == (size_t)rq->comm->rank || spr_stream_open(rq, &g->theirs[r], g->s.windows);
     if (!good) {
         cleanup(rq);
         return SPR_ERR_NOMEM;

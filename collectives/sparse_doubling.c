@@ -220,7 +220,7 @@ static bool open_level(spr_request *rq, struct level *level)
         if (!spr_lane_open(rq, &level->ours))
             return false;
     }
-    if (level->takes && !spr_stream_open(rq, &level->theirs))
+    if (level->takes && !spr_stream_open(rq, &level->theirs, s->windows))
         return false;
     level->writer = s->writer; /* to harvest into, and for no more than that */
     if (first || !level->makes)

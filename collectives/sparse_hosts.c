@@ -254,7 +254,7 @@ static bool open_part(spr_request *rq, int host)
     void *scratch;
 
     part->windows = spr_blocks_windows(&s->blocks, owner);
-    if (!spr_sparse_make_streams(rq, &part->lists, h->local.size, h->local.rank, NULL))
+    if (!spr_sparse_make_streams(rq, &part->lists, h->local.size, h->local.rank, (int)owner, NULL))
         return false;
     if (host == s->sources.rank)
         return true;

@@ -387,7 +387,7 @@ static spr_status start(spr_request *rq)
     g->steps = 2 * ((uint32_t)rq->comm->size - 1);
     g->encode = spr_sparse_buffer_get(rq);
     scratch = spr_arena_buffer(&rq->arena, g->s.writer_bytes);
-    if (!g->encode || !scratch || !spr_stream_open(rq, &g->in)) {
+    if (!g->encode || !scratch || !spr_stream_open(rq, &g->in, UINT32_MAX)) {
         cleanup(rq);
         return SPR_ERR_NOMEM;
     }

@@ -169,7 +169,7 @@ static bool open_server(spr_request *rq)
     spr_sparse_writer_init(s, &s->union_writer, 0, scratch);
     spr_chunk_writer_begin(&s->union_writer, 0);
     for (int r = 0; r < rq->comm->size; r++)
-        if (r != g->server && !spr_stream_open(rq, &g->theirs[r]))
+        if (r != g->server && !spr_stream_open(rq, &g->theirs[r], s->windows))
             return false;
     return true;
 }
@@ -188,7 +188,8 @@ static spr_status start(spr_request *rq)
     g->mine.first_peer = g->server;
     g->mine.peers = !serves(rq);
     g->theirs = spr_arena_alloc(&rq->arena, size * sizeof *g->theirs);
-    good = g->theirs && (serves(rq) ? open_server(rq) : spr_stream_open(rq, &g->theirs[g->server]));
+    good = g->theirs && (serves(rq) ? open_server(rq)
+                                    : spr_stream_open(rq, &g->theirs[g->server], g->s.windows));
     if (!good || !spr_lane_open(rq, &g->mine)) {
         cleanup(rq);
         return SPR_ERR_NOMEM;

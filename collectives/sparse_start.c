@@ -9,8 +9,10 @@
 #include "compress/select/topk.h"
 
 bool spr_sparse_make_streams(spr_request *rq, struct spr_stream **streams, int n, int own,
-                             struct spr_marks *stirred)
+                             int owner, struct spr_marks *stirred)
 {
+    const struct spr_sparse_state *state = rq->state;
+
     *streams = spr_arena_alloc(&rq->arena, (size_t)n * sizeof **streams);
     if (!*streams || (stirred && !spr_request_marks(rq, stirred, n)))
         return false;
@@ -18,7 +20,8 @@ bool spr_sparse_make_streams(spr_request *rq, struct spr_stream **streams, int n
         struct spr_stream *s = &(*streams)[i];
         if (i == own)
             continue;
-        if (!spr_stream_open(rq, s))
+        if (!spr_stream_open(rq, s,
+                             spr_blocks_windows(&state->blocks, (uint32_t)(owner < 0 ? i : owner))))
             return false;
         s->stirred = stirred;
         s->number = (uint32_t)i;
@@ -233,14 +236,14 @@ bool spr_sparse_make_links(spr_request *rq)
     if (s->own >= 0) {
         s->windows = spr_blocks_windows(&s->blocks, (uint32_t)s->own);
         if (!spr_sparse_make_streams(rq, &s->contributions, s->sources.size, s->sources.rank,
-                                     &s->stirred_sources))
+                                     s->own, &s->stirred_sources))
             return false;
         if (rq->comm->options.determinism == SPR_DETERMINISM_OFF &&
             !(s->taken = spr_arena_alloc(&rq->arena, (size_t)s->sources.size * sizeof *s->taken)))
             return false;
     }
     if (!make_senders(rq) ||
-        !spr_sparse_make_streams(rq, &s->unions, owners, s->own, &s->stirred_unions))
+        !spr_sparse_make_streams(rq, &s->unions, owners, s->own, -1, &s->stirred_unions))
         return false;
     for (int o = 0; o < owners; o++) {
         s->unions[o].last = spr_blocks_windows(&s->blocks, (uint32_t)o) == 0;

@@ -77,13 +77,14 @@ bool spr_stream_plain(spr_request *rq, struct spr_stream *s, const struct spr_in
 
 /* Streams -------------------------------------------------------------------------------------- */
 
-bool spr_stream_open(spr_request *rq, struct spr_stream *s)
+bool spr_stream_open(spr_request *rq, struct spr_stream *s, uint32_t most)
 {
     const struct spr_sparse_state *state = rq->state;
 
-    if (state->packs && !(s->plain = spr_sparse_buffer_get(rq)))
+    s->most = most;
+    if (most > 0 && state->packs && !(s->plain = spr_sparse_buffer_get(rq)))
         return false;
-    for (int i = 0; i < SPR_SPARSE_AHEAD; i++) {
+    for (uint32_t i = 0; i < SPR_SPARSE_AHEAD && i < most; i++) {
         s->buffer[i] = spr_sparse_buffer_get(rq);
         if (!s->buffer[i])
             return false;
@@ -106,7 +107,7 @@ void spr_stream_ask(spr_request *rq, struct spr_stream *s, int peer, uint32_t st
     const struct spr_sparse_state *state = rq->state;
     size_t bytes = state->chunk_bytes;
 
-    while (!s->last && s->asked < s->taken + SPR_SPARSE_AHEAD) {
+    while (!s->last && s->asked < s->taken + SPR_SPARSE_AHEAD && s->asked < s->most) {
         uint32_t i = s->asked % SPR_SPARSE_AHEAD;
         if (s->in[i].state != SPR_IN_FREE)
             return;

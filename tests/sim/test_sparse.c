@@ -266,19 +266,19 @@ static void unions_and_sums_enter_each_host_once(void **state)
     (void)state;
     make(&w, 6, 10e9);
     world_share_hosts(&w, host);
-    /* Of each way that is not taken there is a message less, and the two grants ahead of it. */
+    /* Of each way that is not taken there is a message less, and its grant. */
     assert_int_equal(frames_between_hosts(&w, host, "direct") -
                          frames_between_hosts(&w, host, "hierarchical"),
-                     (9 - 3) * 3);
+                     (9 - 3) * 2);
     assert_int_equal(frames_between_hosts(&w, host, "direct") -
                          frames_between_hosts(&w, host, "hosts"),
-                     2 * (9 - 3) * 3);
+                     2 * (9 - 3) * 2);
     world_destroy(&w);
 }
 
 /* Two racks of two hosts of two ranks. The first one has four owners with a window, and the other
  * two: of the four's unions to four ranks each one is left, and so of the others' two, which are
- * granted two ahead. */
+ * granted. */
 static void unions_enter_each_rack_once(void **state)
 {
     static const int host[] = {0, 0, 1, 1, 2, 2, 3, 3}, rack[] = {0, 0, 1, 1};
@@ -290,7 +290,7 @@ static void unions_enter_each_rack_once(void **state)
     world_share_racks(&w, host, rack);
     assert_int_equal(frames_between_hosts(&w, rack_of_rank, "direct") -
                          frames_between_hosts(&w, rack_of_rank, "hierarchical"),
-                     (4 * 4 - 4) + 2 * (2 * 4 - 2));
+                     (4 * 4 - 4) + (2 * 4 - 2));
     world_destroy(&w);
 }
 
