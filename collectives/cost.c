@@ -32,6 +32,13 @@ static double join(const struct spr_estimate *e, double wire, double cpu)
 
 static double rounds(const struct spr_estimate *e) { return ceil(log2(e->ranks)); }
 
+/* Of steps to ranks at the distances 1, 2, 4 ..: those that leave a host. Inside a host a message
+ * takes no time worth counting beside that of one between hosts. */
+static double far_rounds(const struct spr_estimate *e)
+{
+    return floor(log2(e->ranks)) - (e->hosts > 1 && !e->scattered ? floor(log2(e->local)) : 0);
+}
+
 /* Every rank sends the others, all alike, so many bytes in all, each of them in so many streams of
  * that many chunks at most, of which one and the grants of two are the least. */
 static double to_all(const struct spr_estimate *e, double bytes, double streams, double chunks)
@@ -101,16 +108,20 @@ double spr_cost_direct(const struct spr_estimate *e)
 {
     double bytes = 2 * (e->ranks - 1) / e->ranks * e->bytes;
     double chunk = fmin(e->bytes / e->ranks / SPR_DIRECT_CHUNKS, SPR_CHUNK_BYTES);
-    double last = e->hosts > 1 ? to_all(e, (e->ranks - 1) * chunk, 0, 1) : 0;
+    double chunks = ceil(e->bytes / e->ranks / SPR_DIRECT_LEAST_BYTES);
+    double last = e->hosts > 1 && chunks > 1 ? to_all(e, (e->ranks - 1) * chunk, 0, 1) : 0;
 
     return bulk_steps(e, 2, 2 * (e->ranks - 1)) +
-           join(e, to_all(e, bytes, 2, 2), to_all_inside(e, bytes) + e->model->reduce * e->bytes) +
+           join(e, to_all(e, bytes, 2, chunks),
+                to_all_inside(e, bytes) + e->model->reduce * e->bytes) +
            last;
 }
 
 double spr_cost_ring(const struct spr_estimate *e)
 {
-    return bulk_steps(e, 2 * (e->ranks - 1), 0) +
+    double far = e->hosts > 1 && !e->scattered ? e->local : 1; /* every so many steps */
+
+    return bulk_steps(e, 2 * (e->ranks - 1) / far, 2 * (e->ranks - 1)) +
            join(e, to_neighbour(e, 2 * (e->ranks - 1) / e->ranks * e->bytes),
                 e->model->reduce * e->bytes);
 }
@@ -128,7 +139,7 @@ double spr_cost_halving(const struct spr_estimate *e)
     /* Of neighbours without a partner of their own one is added before, and told after. */
     if (uneven)
         wire += to_partner(e, 1, e->bytes);
-    return bulk_steps(e, 2 * floor(log2(e->ranks)) + (uneven ? 2 : 0), 0) +
+    return bulk_steps(e, 2 * far_rounds(e) + (uneven ? 2 : 0), 0) +
            join(e, wire, e->model->reduce * e->bytes * (uneven ? 2 : 1));
 }
 
@@ -141,7 +152,7 @@ double spr_cost_doubling(const struct spr_estimate *e)
         wire += to_partner(e, distance, e->bytes);
     if (uneven)
         wire += 1.5 * to_partner(e, 1, e->bytes);
-    return bulk_steps(e, sums + (uneven ? 2 : 0), 0) +
+    return bulk_steps(e, far_rounds(e) + (uneven ? 2 : 0), 0) +
            join(e, wire, e->model->reduce * e->bytes * (sums + (uneven ? 1 : 0)));
 }
 
@@ -173,13 +184,17 @@ double spr_cost_tree(const struct spr_estimate *e)
            join(e, e->model->byte * bytes + inside, 2 * e->model->reduce * e->bytes);
 }
 
+/* Of a host's shards each owner has a part of 64 elements or more: of a short vector some hosts own
+ * nothing, and others the more. */
 double spr_cost_hierarchical(const struct spr_estimate *e)
 {
+    double part = fmax(e->bytes / e->local / e->hosts, 64 * e->bytes / e->n);
+
     if (e->hosts <= 1 || e->hosts >= e->ranks)
         return INFINITY;
-    return bulk_steps(e, 4, 2 * (e->local - 1) + 2 * (e->hosts - 1)) +
+    return bulk_steps(e, 2, 2 * (e->local - 1) + 2 * (e->hosts - 1)) +
            join(e,
-                e->model->byte * 2 * (e->hosts - 1) / e->hosts * e->bytes +
+                e->model->byte * 2 * (e->hosts - 1) * e->local * (part + SPR_FRAME_BYTES) +
                     inside_host(e, 2 * e->bytes),
                 e->model->reduce * e->bytes * (2 + 1 / e->local));
 }
@@ -242,7 +257,7 @@ double spr_cost_sparse_hierarchical(const struct spr_estimate *e)
 
     if (e->hosts <= 1 || e->hosts >= e->ranks)
         return INFINITY;
-    return bulk_steps(e, 3, 2 * (e->ranks - 1)) +
+    return bulk_steps(e, 2, 2 * (e->ranks - 1)) +
            stream(e,
                   to_all(e, lists, 1, windows(e)) +
                       e->model->byte * e->local * (e->hosts - 1) / e->ranks * sums,
@@ -260,7 +275,7 @@ double spr_cost_sparse_hosts(const struct spr_estimate *e)
 
     if (e->hosts <= 1 || e->hosts >= e->ranks)
         return INFINITY;
-    return bulk_steps(e, 4, 2 * (e->local - 1) + 2 * (e->hosts - 1)) +
+    return bulk_steps(e, 2, 2 * (e->local - 1) + 2 * (e->hosts - 1)) +
            stream(e, e->model->byte * (e->hosts - 1) / e->hosts * (of_hosts + sums),
                   cpu + inside_host(e, lists + sums));
 }
@@ -291,7 +306,7 @@ double spr_cost_sparse_doubling(const struct spr_estimate *e)
         wire += to_partner(e, 1, list_bytes(e, e->k, e->n, 4) + list_bytes(e, e->u, e->n, 4));
         cpu += (e->model->encode + 2 * e->model->merge) * e->k;
     }
-    return bulk_steps(e, floor(log2(e->ranks)) + (uneven ? 2 : 0), 0) + stream(e, wire, cpu);
+    return bulk_steps(e, far_rounds(e) + (uneven ? 2 : 0), 0) + stream(e, wire, cpu);
 }
 
 double spr_cost_sparse_ring(const struct spr_estimate *e)

@@ -8,8 +8,6 @@
 #include "collectives/direct.h"
 #include "collectives/reduce.h"
 
-/* A chunk has no less than this. */
-#define MIN_CHUNK_BYTES ((size_t)16 << 10)
 /* Staging memory for contributions, all windows together: bounds the chunk when ranks are many. */
 #define STAGING_BYTES ((size_t)24 << 20)
 
@@ -35,7 +33,8 @@ static void choose_chunk(struct spr_direct *d, const spr_comm *comm)
     size_t most = spr_min_size(d->most_bytes, STAGING_BYTES / (SPR_DIRECT_WINDOWS * peers));
     size_t bytes = spr_div_ceil(d->segment * d->element, SPR_DIRECT_CHUNKS);
 
-    bytes = spr_min_size(spr_max_size(bytes, MIN_CHUNK_BYTES), spr_max_size(most, MIN_CHUNK_BYTES));
+    bytes = spr_min_size(spr_max_size(bytes, SPR_DIRECT_LEAST_BYTES),
+                         spr_max_size(most, SPR_DIRECT_LEAST_BYTES));
     d->chunk = spr_max_size(bytes / d->element & ~(size_t)63, 64);
     /* A broadcast waits for grants: so its root hears from all ranks, and of those who disagree. */
     d->eager =
