@@ -92,6 +92,14 @@ static double bulk_steps(const struct spr_estimate *e, double count, double mess
     return e->model->grant + steps(e, count, messages);
 }
 
+/* Twice round a ring, but for a step each: between hosts every so many steps. */
+static double laps(const struct spr_estimate *e)
+{
+    double count = 2 * (e->ranks - 1), every = e->hosts > 1 && !e->scattered ? e->local : 1;
+
+    return bulk_steps(e, count / every, count);
+}
+
 /* Dense ---------------------------------------------------------------------------------------- */
 
 double spr_cost_flat(const struct spr_estimate *e)
@@ -119,11 +127,8 @@ double spr_cost_direct(const struct spr_estimate *e)
 
 double spr_cost_ring(const struct spr_estimate *e)
 {
-    double far = e->hosts > 1 && !e->scattered ? e->local : 1; /* every so many steps */
-
-    return bulk_steps(e, 2 * (e->ranks - 1) / far, 2 * (e->ranks - 1)) +
-           join(e, to_neighbour(e, 2 * (e->ranks - 1) / e->ranks * e->bytes),
-                e->model->reduce * e->bytes);
+    return laps(e) + join(e, to_neighbour(e, 2 * (e->ranks - 1) / e->ranks * e->bytes),
+                          e->model->reduce * e->bytes);
 }
 
 double spr_cost_halving(const struct spr_estimate *e)
@@ -320,7 +325,7 @@ double spr_cost_sparse_ring(const struct spr_estimate *e)
         wire += some * list_bytes(e, m, part, 4);
         cpu += some * (e->model->encode * m + e->model->merge * (m + e->k / e->ranks));
     }
-    return bulk_steps(e, 2 * (e->ranks - 1), 0) + stream(e, to_neighbour(e, e->share * wire), cpu);
+    return laps(e) + stream(e, to_neighbour(e, e->share * wire), cpu);
 }
 
 /* All have the positions of the last union, or each sends what others lack with positions. */

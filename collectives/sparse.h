@@ -21,17 +21,18 @@
 
 /* A stream of chunks from one rank, windows in ascending order. */
 struct spr_stream {
-    struct spr_in in[SPR_SPARSE_AHEAD];
-    char *buffer[SPR_SPARSE_AHEAD]; /* chunk_bytes each */
-    char *plain;                    /* likewise: the next one, if it came compressed; or NULL */
-    uint32_t most;                  /* messages that come at most, each of a window or more */
-    uint32_t asked, taken;          /* messages */
-    uint32_t passed_on;             /* of a relay: ... that have left for its neighbours */
-    uint32_t window;                /* first one not yet consumed */
-    bool last;                      /* the last chunk is open or consumed */
-    bool open;                      /* chunk is valid */
-    uint32_t number;                /* among others: */
-    struct spr_marks *stirred;      /* marked when one has come or was closed; or NULL */
+    uint32_t ahead;            /* messages that are awaited at the same time, at most */
+    struct spr_in *in;         /* [ahead] */
+    char **buffer;             /* [ahead], chunk_bytes each */
+    char *plain;               /* likewise: the next one, if it came compressed; or NULL */
+    uint32_t most;             /* messages that come at most, each of a window or more */
+    uint32_t asked, taken;     /* messages */
+    uint32_t passed_on;        /* of a relay: ... that have left for its neighbours */
+    uint32_t window;           /* first one not yet consumed */
+    bool last;                 /* the last chunk is open or consumed */
+    bool open;                 /* chunk is valid */
+    uint32_t number;           /* among others: */
+    struct spr_marks *stirred; /* marked when one has come or was closed; or NULL */
     struct spr_chunk chunk;
 };
 
@@ -206,6 +207,8 @@ void spr_wire_send(spr_request *rq, struct spr_wire *w, struct spr_out *out, int
 
 /* Memory for a stream of zeros, of so many messages at most. False: there is none. */
 bool spr_stream_open(spr_request *rq, struct spr_stream *s, uint32_t most);
+/* ... and so many of them awaited at the same time, instead of SPR_SPARSE_AHEAD. */
+bool spr_stream_open_ahead(spr_request *rq, struct spr_stream *s, uint32_t most, uint32_t ahead);
 void spr_stream_free(spr_request *rq, struct spr_stream *s);
 /* Post receives of the next messages, whose steps are `step` plus their number. */
 void spr_stream_ask(spr_request *rq, struct spr_stream *s, int peer, uint32_t step);

@@ -30,7 +30,9 @@
 
 #include "collectives/sparse.h"
 
-#define SENDS 4
+#define SENDS 8
+/* From the left. A hop to another host takes longer than those inside: with two, it held up all. */
+#define AHEAD 8
 
 /* A chunk that waits for its turn, or is under way. */
 struct node {
@@ -387,7 +389,7 @@ static spr_status start(spr_request *rq)
     g->steps = 2 * ((uint32_t)rq->comm->size - 1);
     g->encode = spr_sparse_buffer_get(rq);
     scratch = spr_arena_buffer(&rq->arena, g->s.writer_bytes);
-    if (!g->encode || !scratch || !spr_stream_open(rq, &g->in, UINT32_MAX)) {
+    if (!g->encode || !scratch || !spr_stream_open_ahead(rq, &g->in, UINT32_MAX, AHEAD)) {
         cleanup(rq);
         return SPR_ERR_NOMEM;
     }

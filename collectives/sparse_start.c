@@ -25,7 +25,7 @@ bool spr_sparse_make_streams(spr_request *rq, struct spr_stream **streams, int n
             return false;
         s->stirred = stirred;
         s->number = (uint32_t)i;
-        for (int k = 0; k < SPR_SPARSE_AHEAD; k++) {
+        for (uint32_t k = 0; k < s->ahead; k++) {
             s->in[k].marks = stirred;
             s->in[k].number = (uint32_t)i;
         }

@@ -77,24 +77,33 @@ bool spr_stream_plain(spr_request *rq, struct spr_stream *s, const struct spr_in
 
 /* Streams -------------------------------------------------------------------------------------- */
 
-bool spr_stream_open(spr_request *rq, struct spr_stream *s, uint32_t most)
+bool spr_stream_open_ahead(spr_request *rq, struct spr_stream *s, uint32_t most, uint32_t ahead)
 {
     const struct spr_sparse_state *state = rq->state;
 
     s->most = most;
-    if (most > 0 && state->packs && !(s->plain = spr_sparse_buffer_get(rq)))
+    if (most == 0)
+        return true;
+    ahead = most < ahead ? most : ahead;
+    s->in = spr_arena_alloc(&rq->arena, ahead * sizeof *s->in);
+    s->buffer = spr_arena_alloc(&rq->arena, ahead * sizeof *s->buffer);
+    if (!s->in || !s->buffer)
         return false;
-    for (uint32_t i = 0; i < SPR_SPARSE_AHEAD && i < most; i++) {
-        s->buffer[i] = spr_sparse_buffer_get(rq);
-        if (!s->buffer[i])
+    s->ahead = ahead;
+    for (uint32_t i = 0; i < ahead; i++)
+        if (!(s->buffer[i] = spr_sparse_buffer_get(rq)))
             return false;
-    }
-    return true;
+    return !state->packs || (s->plain = spr_sparse_buffer_get(rq)) != NULL;
+}
+
+bool spr_stream_open(spr_request *rq, struct spr_stream *s, uint32_t most)
+{
+    return spr_stream_open_ahead(rq, s, most, SPR_SPARSE_AHEAD);
 }
 
 void spr_stream_free(spr_request *rq, struct spr_stream *s)
 {
-    for (int i = 0; i < SPR_SPARSE_AHEAD; i++) {
+    for (uint32_t i = 0; i < s->ahead; i++) {
         if (s->in[i].state == SPR_IN_ARRIVED)
             spr_in_release(&s->in[i]);
         spr_sparse_buffer_put(rq, s->buffer[i]);
@@ -107,8 +116,8 @@ void spr_stream_ask(spr_request *rq, struct spr_stream *s, int peer, uint32_t st
     const struct spr_sparse_state *state = rq->state;
     size_t bytes = state->chunk_bytes;
 
-    while (!s->last && s->asked < s->taken + SPR_SPARSE_AHEAD && s->asked < s->most) {
-        uint32_t i = s->asked % SPR_SPARSE_AHEAD;
+    while (!s->last && s->asked < s->taken + s->ahead && s->asked < s->most) {
+        uint32_t i = s->asked % s->ahead;
         if (s->in[i].state != SPR_IN_FREE)
             return;
         spr_post_receive(rq, &s->in[i], peer, step + s->asked, s->buffer[i], bytes, false);
@@ -118,14 +127,14 @@ void spr_stream_ask(spr_request *rq, struct spr_stream *s, int peer, uint32_t st
 
 struct spr_in *spr_stream_next(struct spr_stream *s)
 {
-    struct spr_in *in = &s->in[s->taken % SPR_SPARSE_AHEAD];
+    struct spr_in *in = s->taken < s->asked ? &s->in[s->taken % s->ahead] : NULL;
 
-    return s->taken < s->asked && in->state == SPR_IN_ARRIVED ? in : NULL;
+    return in && in->state == SPR_IN_ARRIVED ? in : NULL;
 }
 
 void spr_stream_close(struct spr_stream *s)
 {
-    spr_in_release(&s->in[s->taken % SPR_SPARSE_AHEAD]);
+    spr_in_release(&s->in[s->taken % s->ahead]);
     s->taken++;
     s->open = false;
     if (s->stirred)
@@ -134,7 +143,7 @@ void spr_stream_close(struct spr_stream *s)
 
 bool spr_stream_withdraw(struct spr_stream *s)
 {
-    for (int i = 0; i < SPR_SPARSE_AHEAD; i++)
+    for (uint32_t i = 0; i < s->ahead; i++)
         if (s->last && s->in[i].state == SPR_IN_POSTED && !spr_withdraw_receive(&s->in[i]))
             return false;
     return true;

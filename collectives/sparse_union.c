@@ -136,7 +136,7 @@ static void release_passed_on(spr_request *rq, int owner)
     struct spr_stream *u = &((struct spr_sparse_state *)rq->state)->unions[owner];
 
     for (; u->passed_on < u->taken && spr_sparse_passed_on(rq, owner, u->passed_on); u->passed_on++)
-        spr_in_release(&u->in[u->passed_on % SPR_SPARSE_AHEAD]);
+        spr_in_release(&u->in[u->passed_on % u->ahead]);
 }
 
 bool spr_union_take(spr_request *rq)

@@ -137,6 +137,14 @@ near = [r for r in far if not r['by_model']]
 assert all(abs(r['predicted_us'] / r['time_us'] - 1) < 0.3 for r in near if r['predicted_us'])
 beyond = [r for r in far if r['by_model']]
 assert len(beyond) > 8 and all(r['ranks'] == 65536 and r['time_us'] > 0 and r['sent_bytes'] is None for r in beyond)"
+# A ring with few hops between hosts is not held up by them at every step; one chunk has one grant.
+predict apart -n 64 --elements 16K --algo ring
+predict beside -n 64 --ranks-per-host 8 --elements 16K --algo ring
+predict owners -n 8 --elements 64K --algo direct
+true_of "
+assert beside[1]['time_us'] < 0.4 * apart[1]['time_us'], (apart, beside)
+assert owners[1]['messages'] == 8 * 7 * 4, owners"
+
 # More than 512, where each talks to few.
 predict many -n 1024 --elements 512 --algo doubling --pattern zipf
 predict hosts allreduce -n 1024 --ranks-per-host 16 --elements 16K --algo hierarchical
