@@ -16,6 +16,7 @@
 #include "base/rng.h"
 #include "collectives/trials.h"
 #include "collectives/tune.h"
+#include "compress/codec.h"
 
 #define MOST_ROUNDS 31
 #define LEAST_ROUNDS 3
@@ -36,6 +37,7 @@
 struct contest {
     struct spr_tuning t;
     const struct spr_plan *plan;
+    const spr_sparse *given; /* the list of this rank; NULL: one is drawn */
     struct spr_candidate candidates[SPR_CANDIDATES];
     size_t count;
     bool out[SPR_CANDIDATES];
@@ -70,7 +72,9 @@ static bool get_memory(struct contest *c)
     size_t result = spr_max_size(bytes, SPR_TUNING_CLEARED * sizeof(float));
     struct spr_tuning *t = &c->t;
 
-    if (entries) {
+    if (c->given) {
+        t->list = *c->given;
+    } else if (entries) {
         t->list.index = spr_malloc(entries * sizeof *t->list.index);
         t->list.value = spr_malloc(entries * sizeof *t->list.value);
         if (!t->list.index || !t->list.value)
@@ -86,18 +90,38 @@ static bool get_memory(struct contest *c)
 
 static void give_memory_back(struct contest *c)
 {
-    spr_free(c->t.list.index);
-    spr_free(c->t.list.value);
+    if (!c->given) {
+        spr_free(c->t.list.index);
+        spr_free(c->t.list.value);
+    }
     spr_mem_free(c->t.comm, c->t.a);
     spr_mem_free(c->t.comm, c->t.b);
 }
 
-/* Memory on all ranks, or on none. */
+static bool is_list(const struct contest *c)
+{
+    const spr_sparse *l = c->given;
+
+    if (!l->index || !l->value || l->count > c->plan->most_entries)
+        return false;
+    for (size_t i = 0; i < l->count; i++)
+        if (l->index[i] >= c->plan->count || (i > 0 && l->index[i] <= l->index[i - 1]))
+            return false;
+    return true;
+}
+
+/* A list and memory on all ranks, or on none. */
 static spr_status prepare(struct contest *c)
 {
-    double missing = !get_memory(c);
+    bool bad = c->given && !is_list(c);
+    double missing = bad ? 2 : !get_memory(c);
     spr_status status = spr_tuning_agree(c->t.comm, &missing, 1);
 
+    if (status == SPR_OK && missing > 1)
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, c->t.comm->rank,
+                             "nothing is tried: the list of %s rank is not of at most %zu sorted, "
+                             "unique indices below %zu",
+                             bad ? "this" : "another", c->plan->most_entries, c->plan->count);
     if (status == SPR_OK && missing > 0)
         status = spr_error_set(spr_thread_error(), SPR_ERR_NOMEM, c->t.comm->rank,
                                "nothing is tried: a rank has no memory for %zu elements",
@@ -202,10 +226,12 @@ static void conclude(struct contest *c)
              c->candidates[best].algorithm->name, 1e6 * tried.seconds[c->candidates[best].place]);
 }
 
-static spr_status tune_for(spr_comm *comm, const struct spr_plan *plan)
+/* `given`: the list of this rank, or NULL. */
+static spr_status tune_for(spr_comm *comm, const struct spr_plan *plan, const spr_sparse *given)
 {
     struct contest c = {.t = {.comm = comm, .dtype = plan->dtype, .positions = plan->count},
-                        .plan = plan};
+                        .plan = plan,
+                        .given = given};
     spr_status status = prepare(&c);
 
     if (status == SPR_OK) {
@@ -245,12 +271,37 @@ spr_status spr_comm_tune_for(spr_comm *comm, const char *collective, size_t coun
                              "SPR_FP32");
     if (comm->process != spr_process())
         return spr_comm_forked(comm);
-    return comm->size == 1 ? SPR_OK : tune_for(comm, &plan);
+    return comm->size == 1 ? SPR_OK : tune_for(comm, &plan, NULL);
+}
+
+spr_status spr_comm_tune_list(spr_comm *comm, const spr_sparse *list, size_t count,
+                              size_t most_entries)
+{
+    static const spr_sparse none = {0}; /* which is no list: all ranks hear of it */
+    const struct spr_plan plan = {.collective = SPR_C_SPARSE_ALLREDUCE,
+                                  .dtype = SPR_FP32,
+                                  .count = count,
+                                  .most_entries = most_entries};
+
+    spr_error_clear(spr_thread_error());
+    if (!comm || count == 0 || count > (uint64_t)1 << 32 ||
+        count > SIZE_MAX / 16 / (size_t)comm->size || most_entries == 0 || most_entries > count)
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm ? comm->rank : -1,
+                             "lists are tried of 1 to 2^32 elements and at most 1 to that many "
+                             "entries");
+    if (comm->process != spr_process())
+        return spr_comm_forked(comm);
+    return comm->size == 1 ? SPR_OK : tune_for(comm, &plan, list ? list : &none);
 }
 
 spr_status spr_codec_tune(spr_comm *comm, spr_codec *codec)
 {
     struct spr_plan plan = {0};
+    const uint32_t *index;
+    const float *value;
+    spr_sparse last;
+    size_t count;
+    bool given;
 
     spr_error_clear(spr_thread_error());
     if (!comm || !codec)
@@ -261,11 +312,17 @@ spr_status spr_codec_tune(spr_comm *comm, spr_codec *codec)
     if (comm->size == 1 || plan.count == 0 ||
         (plan.collective == SPR_C_SPARSE_ALLREDUCE && plan.most_entries == 0))
         return SPR_OK;
-    return tune_for(comm, &(struct spr_plan){.collective = plan.collective,
-                                             .dtype = plan.dtype,
-                                             .count = plan.count,
-                                             .most_entries = plan.most_entries,
-                                             .vtype = plan.vtype,
-                                             .sum_vtype = plan.sum_vtype,
-                                             .bound_union = plan.bound_union});
+    given = plan.collective == SPR_C_SPARSE_ALLREDUCE &&
+            spr_codec_last_list(codec, &index, &value, &count) && count <= plan.most_entries;
+    if (given) /* to be read only */
+        last = (spr_sparse){(uint32_t *)index, (float *)value, count, count};
+    return tune_for(comm,
+                    &(struct spr_plan){.collective = plan.collective,
+                                       .dtype = plan.dtype,
+                                       .count = plan.count,
+                                       .most_entries = plan.most_entries,
+                                       .vtype = plan.vtype,
+                                       .sum_vtype = plan.sum_vtype,
+                                       .bound_union = plan.bound_union},
+                    given ? &last : NULL);
 }

@@ -123,6 +123,10 @@ enum spr_vtype spr_codec_sum_vtype(const spr_codec *codec);
 struct spr_coding spr_codec_sum_coding(const spr_codec *codec);
 /* Where there are several ranks, are the largest of the sums alone sent on? */
 bool spr_codec_bounds_union(const spr_codec *codec);
+/* The list of the step that was committed last; valid until the next one begins. False: there is
+ * none, or it is known no more. */
+bool spr_codec_last_list(const spr_codec *codec, const uint32_t **index, const float **value,
+                         size_t *count);
 spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
                               const struct spr_codec_place *place, struct spr_codec_step *step);
 /* As one rank alone. */

@@ -232,6 +232,20 @@ static void fill_step(const spr_codec *codec, struct spr_codec_step *step)
     step->sum = ((const struct select *)codec->workspace)->sum;
 }
 
+bool spr_codec_last_list(const spr_codec *codec, const uint32_t **index, const float **value,
+                         size_t *count)
+{
+    const struct list *list;
+
+    if (!spr_codec_sends_lists(codec) || codec->committed < 0)
+        return false;
+    list = &((const struct select *)codec->workspace)->list[codec->committed];
+    *index = list->index;
+    *value = list->exact;
+    *count = list->count;
+    return true;
+}
+
 static void quantise(const spr_codec *codec)
 {
     const struct list *list = list_of(codec);

@@ -22,6 +22,7 @@
 
 #include <sparring/codec.h>
 #include <sparring/comm.h>
+#include <sparring/sparse.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -53,8 +54,8 @@ const char *spr_comm_model(spr_comm *comm, char *text, size_t bytes);
  * each, and then 3 rounds of those that are not far behind the fastest, or, within a second, up to
  * 31; with a model, those predicted to take 5 times as long as the fastest are left out. Needs
  * memory for two such vectors meanwhile, or one and a list, besides what the calls need. Lists that
- * are alike, or clusters, are better tried by hand (spr_call_options.algorithm), and so are those
- * that are mostly much shorter than `most_entries`.
+ * are alike, clusters, and those that are mostly much shorter than `most_entries` are better tried
+ * by spr_comm_tune_list().
  * Collective, with the same arguments on all ranks; blocks. Nothing else may be under way, or be
  * posted meanwhile.
  * It counts as collectives of the communicator. A rank alone: OK, nothing is measured. Errors:
@@ -62,8 +63,16 @@ const char *spr_comm_model(spr_comm *comm, char *text, size_t bytes);
  */
 spr_status spr_comm_tune_for(spr_comm *comm, const char *collective, size_t count, spr_dtype dtype,
                              size_t most_entries);
+/* Likewise for a "sparse_allreduce" of `count` fp32 elements, each rank with its own list instead
+ * of one that is drawn: one of the job's, so that what is clustered, alike or short in it counts.
+ * The list is read only, and has at most `most_entries`, which is the same on all ranks, and what
+ * later calls say. Needs memory for the result. INVALID on all ranks, if the list of one is no
+ * list. */
+spr_status spr_comm_tune_list(spr_comm *comm, const spr_sparse *list, size_t count,
+                              size_t most_entries);
 /* Likewise for the steps of a codec, as sums of such vectors or lists of fp32 values; its state
- * stays as it is. Where steps are neither, but vectors of coded values, nothing is measured. */
+ * stays as it is. A rank whose codec has made a step, and sends lists, takes the last one. Where
+ * steps are neither, but vectors of coded values, nothing is measured. */
 spr_status spr_codec_tune(spr_comm *comm, spr_codec *codec);
 
 /* What these two have found, and what SPARRING_TRIALS gave, as a value of SPARRING_TRIALS, the same

@@ -157,6 +157,37 @@ static bool is_tuned(spr_comm *comm, spr_codec *codec)
     return tuned;
 }
 
+/* With lists of the ranks' own, one of which may be none; and with the last step of a codec. */
+static void tune_own_lists(spr_comm *comm)
+{
+    enum { COUNT = 77777, ENTRIES = 500 };
+    int rank = spr_comm_rank(comm);
+    uint32_t index[ENTRIES];
+    float value[ENTRIES] = {1}, *gradient = calloc(60000, sizeof *gradient);
+    spr_sparse list = {index, value, rank == 1 ? 0 : ENTRIES - (size_t)rank, ENTRIES};
+    spr_layout layout = {1, "w", 0, 60000, 1};
+    spr_codec *codec;
+
+    RANK_CHECK(gradient);
+    for (uint32_t i = 0; i < ENTRIES; i++)
+        index[i] = 3 * i + (uint32_t)rank;
+    for (size_t i = 0; i < 60000; i++)
+        gradient[i] = (float)((i * 2654435761u) % 1000);
+    RANK_CHECK(spr_comm_tune_list(comm, &list, COUNT, ENTRIES) == SPR_OK);
+    RANK_CHECK(*fastest(comm, "sparse_allreduce", COUNT, ENTRIES));
+    RANK_CHECK(spr_comm_tune_list(comm, &list, COUNT, 0) == SPR_ERR_INVALID);
+    RANK_CHECK(spr_comm_tune_list(comm, rank ? &list : NULL, COUNT, ENTRIES) == SPR_ERR_INVALID);
+    index[rank ? 0 : 7] = index[rank ? 0 : 6];
+    RANK_CHECK(spr_comm_tune_list(comm, &list, COUNT, ENTRIES) == SPR_ERR_INVALID);
+    RANK_CHECK(strstr(spr_last_error(NULL), rank ? "another rank" : "this rank"));
+    RANK_CHECK(spr_codec_create("topk:ratio=1%", &layout, 1, &codec) == SPR_OK);
+    RANK_CHECK(spr_compressed_allreduce(comm, codec, gradient, SPR_AVG, NULL) == SPR_OK);
+    RANK_CHECK(spr_codec_tune(comm, codec) == SPR_OK);
+    RANK_CHECK(is_tuned(comm, codec));
+    spr_codec_destroy(codec);
+    free(gradient);
+}
+
 static void refuse_to_tune_for(spr_comm *comm)
 {
     RANK_CHECK(spr_comm_tune_for(comm, "barrier", 1, SPR_FP32, 0) == SPR_ERR_INVALID);
@@ -207,6 +238,7 @@ static void run_tuned_for(struct job *job, int rank, spr_comm *comm)
         names = spr_crc32c(names, name, strlen(name));
         RANK_CHECK(!k || n < 2 || !*fastest(comm, calls[i].collective, n, k + k / 5 + 1));
     }
+    tune_own_lists(comm);
     RANK_CHECK(spr_codec_create("topk:ratio=2%", &layout, 1, &codec) == SPR_OK);
     RANK_CHECK(spr_codec_tune(comm, codec) == SPR_OK);
     RANK_CHECK(*fastest(comm, "sparse_allreduce", 50000, 1000));

@@ -58,8 +58,7 @@ bool tune_trial(struct trial *trial)
     if (!trial->job->options->tune || strcmp(trial->algorithm, "auto") != 0 || trial->beside)
         return true;
     if (trial->kind == KIND_SPARSE && trial->call.most_entries > 0)
-        status = spr_comm_tune_for(comm, "sparse_allreduce", trial->count, trial->dtype,
-                                   trial->call.most_entries);
+        status = spr_comm_tune_list(comm, &trial->list, trial->count, trial->call.most_entries);
     else if (trial->kind == KIND_ALLREDUCE)
         status = spr_comm_tune_for(comm, "allreduce", trial->count, trial->dtype, 0);
     for (size_t i = 0; status == SPR_OK && i < trial->bucket_count; i++)
