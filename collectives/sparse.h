@@ -168,11 +168,10 @@ static inline int spr_sparse_collector(const struct spr_sparse_state *s, int own
 }
 
 /* The step of the first of an owner's chunks, where one rank sends another those of several: none
- * has more chunks than the first has windows, and a few more are asked for before the last one is
- * known. */
+ * has more chunks than the first has windows. */
 static inline uint32_t spr_sparse_step(const struct spr_sparse_state *s, int owner)
 {
-    return (uint32_t)owner * (spr_blocks_windows(&s->blocks, 0) + SPR_SPARSE_AHEAD);
+    return (uint32_t)owner * spr_blocks_windows(&s->blocks, 0);
 }
 
 /* What can be summed in blocks of one owner? Coding depends on blocks of as many owners as there

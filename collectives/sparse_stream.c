@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * Streams of chunks: what every sparse allreduce does with those that come in, and how it makes
- * those of this rank's own list. Memory is bounded: SPR_SPARSE_AHEAD chunks per stream.
+ * those of this rank's own list. Memory is bounded: `ahead` chunks per stream.
  */
 #include "collectives/sparse.h"
 

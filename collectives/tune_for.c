@@ -250,6 +250,24 @@ static spr_status tune_for(spr_comm *comm, const struct spr_plan *plan, const sp
 /* Public ----------------------------------------------------------------------------------------
  */
 
+static spr_status try_all(spr_comm *comm, const struct spr_plan *plan, const spr_sparse *given)
+{
+    bool sparse = plan->collective == SPR_C_SPARSE_ALLREDUCE;
+
+    if (!comm || spr_dtype_size(plan->dtype) == 0 || plan->count == 0 ||
+        plan->count > SIZE_MAX / 16 / (size_t)comm->size ||
+        (sparse ? plan->most_entries == 0 || plan->most_entries > plan->count ||
+                      plan->count > (uint64_t)1 << 32 || plan->dtype != SPR_FP32
+                : plan->most_entries > 0))
+        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm ? comm->rank : -1,
+                             "algorithms are tried for an allreduce of some elements, or a "
+                             "sparse_allreduce of at most 2^32 with 1 to that many entries of "
+                             "SPR_FP32");
+    if (comm->process != spr_process())
+        return spr_comm_forked(comm);
+    return comm->size == 1 ? SPR_OK : tune_for(comm, plan, given);
+}
+
 spr_status spr_comm_tune_for(spr_comm *comm, const char *collective, size_t count, spr_dtype dtype,
                              size_t most_entries)
 {
@@ -260,18 +278,9 @@ spr_status spr_comm_tune_for(spr_comm *comm, const char *collective, size_t coun
                             .most_entries = most_entries};
 
     spr_error_clear(spr_thread_error());
-    if (!comm || !collective || (!sparse && strcmp(collective, "allreduce")) ||
-        spr_dtype_size(dtype) == 0 || count == 0 || count > SIZE_MAX / 16 / (size_t)comm->size ||
-        (sparse ? most_entries == 0 || most_entries > count || count > (uint64_t)1 << 32 ||
-                      dtype != SPR_FP32
-                : most_entries > 0))
-        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm ? comm->rank : -1,
-                             "algorithms are tried for an allreduce of some elements, or a "
-                             "sparse_allreduce of at most 2^32 with 1 to that many entries of "
-                             "SPR_FP32");
-    if (comm->process != spr_process())
-        return spr_comm_forked(comm);
-    return comm->size == 1 ? SPR_OK : tune_for(comm, &plan, NULL);
+    if (!collective || (!sparse && strcmp(collective, "allreduce") != 0))
+        plan.count = 0; /* of nothing that can be tried */
+    return try_all(comm, &plan, NULL);
 }
 
 spr_status spr_comm_tune_list(spr_comm *comm, const spr_sparse *list, size_t count,
@@ -284,14 +293,7 @@ spr_status spr_comm_tune_list(spr_comm *comm, const spr_sparse *list, size_t cou
                                   .most_entries = most_entries};
 
     spr_error_clear(spr_thread_error());
-    if (!comm || count == 0 || count > (uint64_t)1 << 32 ||
-        count > SIZE_MAX / 16 / (size_t)comm->size || most_entries == 0 || most_entries > count)
-        return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, comm ? comm->rank : -1,
-                             "lists are tried of 1 to 2^32 elements and at most 1 to that many "
-                             "entries");
-    if (comm->process != spr_process())
-        return spr_comm_forked(comm);
-    return comm->size == 1 ? SPR_OK : tune_for(comm, &plan, list ? list : &none);
+    return try_all(comm, &plan, list ? list : &none);
 }
 
 spr_status spr_codec_tune(spr_comm *comm, spr_codec *codec)

@@ -166,15 +166,19 @@ static void tune_own_lists(spr_comm *comm)
     float value[ENTRIES] = {1}, *gradient = calloc(60000, sizeof *gradient);
     spr_sparse list = {index, value, rank == 1 ? 0 : ENTRIES - (size_t)rank, ENTRIES};
     spr_layout layout = {1, "w", 0, 60000, 1};
+    spr_stats stats = {.struct_size = sizeof stats};
     spr_codec *codec;
 
     RANK_CHECK(gradient);
     for (uint32_t i = 0; i < ENTRIES; i++)
-        index[i] = 3 * i + (uint32_t)rank;
+        index[i] = 3 * i;
     for (size_t i = 0; i < 60000; i++)
         gradient[i] = (float)((i * 2654435761u) % 1000);
     RANK_CHECK(spr_comm_tune_list(comm, &list, COUNT, ENTRIES) == SPR_OK);
     RANK_CHECK(*fastest(comm, "sparse_allreduce", COUNT, ENTRIES));
+    /* Lists are alike, as drawn ones are not; 0: the last call was a dense one. */
+    RANK_CHECK(spr_comm_stats(comm, &stats) == SPR_OK);
+    RANK_CHECK(stats.last_union == ENTRIES || stats.last_union == 0);
     RANK_CHECK(spr_comm_tune_list(comm, &list, COUNT, 0) == SPR_ERR_INVALID);
     RANK_CHECK(spr_comm_tune_list(comm, rank ? &list : NULL, COUNT, ENTRIES) == SPR_ERR_INVALID);
     index[rank ? 0 : 7] = index[rank ? 0 : 6];
@@ -184,6 +188,8 @@ static void tune_own_lists(spr_comm *comm)
     RANK_CHECK(spr_compressed_allreduce(comm, codec, gradient, SPR_AVG, NULL) == SPR_OK);
     RANK_CHECK(spr_codec_tune(comm, codec) == SPR_OK);
     RANK_CHECK(is_tuned(comm, codec));
+    RANK_CHECK(spr_comm_stats(comm, &stats) == SPR_OK);
+    RANK_CHECK(stats.last_union == 600 || stats.last_union == 0);
     spr_codec_destroy(codec);
     free(gradient);
 }
