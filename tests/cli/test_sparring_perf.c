@@ -266,7 +266,6 @@ static void settings_that_differ_are_named(void **state)
     assert_has(result.error, "SPARRING_TRIALS");
 }
 
-/* Rank 1 dies once; a run that was quicker than its death is right as well. */
 static void json_is_json(void **state)
 {
     (void)state;
@@ -299,7 +298,8 @@ static void json_is_json(void **state)
     assert_has(result.error, "sparse_allreduce"); /* the table */
 }
 
-/* A meter of its own: retransmissions only add to it, and loopback is not in it. */
+/* A meter of its own: retransmissions only add to it, and loopback is not in it. Of many
+ * iterations, as a busy machine sends a few of them half again. */
 static void interfaces_count_what_the_transport_counts(void **state)
 {
     (void)state;
@@ -311,7 +311,7 @@ static void interfaces_count_what_the_transport_counts(void **state)
         print_message("no emulated network here: %s", result.error);
         skip();
     }
-    run("$RUN -n 2 --emulate 1gbit -- $PERF --json - -b 1M -e 1M -n 3 | python3 -c '"
+    run("$RUN -n 2 --emulate 1gbit -- $PERF --json - -b 1M -e 1M -n 20 | python3 -c '"
         "import json, sys\n"
         "row = json.load(sys.stdin)[\"rows\"][0]\n"
         "for way in (\"sent_bytes\", \"recv_bytes\"):\n"
@@ -321,14 +321,14 @@ static void interfaces_count_what_the_transport_counts(void **state)
     if (strcmp(result.output, "good\n") != 0)
         fail_msg("%s%s", result.output, result.error);
     run("$RUN -n 2 --emulate 1gbit --ranks-per-host 2 -- "
-        "$PERF --json - --transport epoll -b 1M -e 1M -n 3 | python3 -c '"
+        "$PERF --json - --transport epoll -b 1M -e 1M -n 20 | python3 -c '"
         "import json, sys\n"
         "row = json.load(sys.stdin)[\"rows\"][0]\n"
         "print(row[\"sent_bytes\"] >= 1 << 20, row[\"link_sent_bytes\"] < 1 << 20)'");
     assert_string_equal(result.output, "True True\n");
     /* Two hosts of two ranks: less goes over the link, with the same sums. */
     run("$RUN -n 4 --emulate 1gbit --ranks-per-host 2 -- $PERF sparse_allreduce --json - "
-        "--elements 1M --density 5% --algo all -n 3 | python3 -c '"
+        "--elements 1M --density 5% --algo all -n 20 | python3 -c '"
         "import json, sys\n"
         "rows = {r[\"algorithm\"]: r for r in json.load(sys.stdin)[\"rows\"]}\n"
         "names = \"direct\", \"hierarchical\", \"hosts\"\n"
@@ -345,7 +345,6 @@ static void interfaces_count_what_the_transport_counts(void **state)
     assert_string_equal(result.output, "hosts 0 True\n");
 }
 
-/* Four hosts in two racks; and a model, which knows nothing of racks, is measured there. */
 /* Ranks that begin with `with` in front of the program: how many of two poll. */
 static int polling(const char *options, const char *with)
 {
@@ -368,6 +367,7 @@ static void ranks_poll_where_each_has_a_cpu(void **state)
     assert_int_equal(polling("--cpu-bind rank", ""), 2);
 }
 
+/* Four hosts in two racks; and a model, which knows nothing of racks, is measured there. */
 static void racks_of_a_topology_file_are_levels(void **state)
 {
     (void)state;
