@@ -31,6 +31,19 @@ uint64_t spr_rng_u64(uint64_t seed, uint64_t counter)
     return low;
 }
 
+/* Durstenfeld, CACM 7 (1964), algorithm 235. */
+void spr_rng_order(struct spr_rng *r, size_t *order, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        order[i] = i;
+    for (size_t left = n; left > 1; left--) {
+        size_t place = spr_rng_below(r, left), last = order[left - 1];
+
+        order[left - 1] = order[place];
+        order[place] = last;
+    }
+}
+
 uint64_t spr_rng_test_seed(void)
 {
     const char *text = getenv("SPARRING_SEED");

@@ -6,6 +6,7 @@
 #ifndef SPR_BASE_RNG_H
 #define SPR_BASE_RNG_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* 64 well-mixed bits of (seed, counter): Philox2x64-10 (Salmon et al., SC'11). */
@@ -39,6 +40,9 @@ static inline double spr_rng_double(struct spr_rng *r)
 {
     return (double)(spr_rng_next(r) >> 11) * 0x1p-53;
 }
+
+/* order[0..n-1] = the numbers below n, each order as likely as the others. */
+void spr_rng_order(struct spr_rng *r, size_t *order, size_t n);
 
 /* A seed for tests: SPARRING_SEED when set, else from the kernel; printed by the caller. */
 uint64_t spr_rng_test_seed(void);

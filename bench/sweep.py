@@ -2,7 +2,7 @@
 """Runs the points of the sweep, and those of the recorded gradients.
 
 A point is one job of sparring-perf: the library's choice, each algorithm by name and the dense sum
-take turns, iteration by iteration (A B C A B C), so none of them has a quieter machine. A point is
+take turns, iteration by iteration (A B C, B C A), so none of them has a quieter machine. A point is
 kept as a dictionary, as the JSON has it.
 """
 

@@ -4,9 +4,10 @@
  * A model says from a few constants what any call will take; this says what one did take, on ranks
  * that may share CPUs, caches and uplinks in ways that no constant holds.
  *
- * Every rank calls the algorithms that are left one after the other, in rounds (A B C, A B C), so
- * that what else happens on the machine happens to all of them. After each round the ranks agree on
- * the times, each that of the slowest rank, and leave out what is far behind. Medians count.
+ * Every rank calls the algorithms that are left one after the other, in rounds (A B C, B C A), so
+ * that what else happens on the machine happens to all of them, and what a call leaves behind not
+ * always to the same one. After each round the ranks agree on the times, each that of the slowest
+ * rank, and leave out what is far behind. Medians count.
  */
 #include <math.h>
 #include <string.h>
@@ -40,6 +41,7 @@ struct contest {
     const spr_sparse *given; /* the list of this rank; NULL: one is drawn */
     struct spr_candidate candidates[SPR_CANDIDATES];
     size_t count;
+    struct spr_rng turns; /* the same on all ranks */
     bool out[SPR_CANDIDATES];
     double first[SPR_CANDIDATES], least[SPR_CANDIDATES]; /* seconds of calls */
     double seconds[SPR_CANDIDATES][MOST_ROUNDS];         /* of those that count */
@@ -149,9 +151,13 @@ static void choose_candidates(struct contest *c)
 static spr_status run_round(struct contest *c, double *seconds)
 {
     bool sparse = c->plan->collective == SPR_C_SPARSE_ALLREDUCE;
+    size_t order[SPR_CANDIDATES];
     spr_status status = SPR_OK;
 
-    for (size_t i = 0; i < c->count; i++) {
+    spr_rng_order(&c->turns, order, c->count);
+    for (size_t turn = 0; turn < c->count; turn++) {
+        size_t i = order[turn];
+
         seconds[i] = 0;
         if (status || c->out[i])
             continue;

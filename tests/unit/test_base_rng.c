@@ -80,6 +80,30 @@ static void ranges_are_kept_and_filled_evenly(void **state)
         assert_true(counts[i] > 9600 && counts[i] < 10400);
 }
 
+static void orders_are_alike_in_number(void **state)
+{
+    struct spr_rng rng = {.seed = 5};
+    int counts[3][3][3] = {0};
+    size_t order[3] = {7, 7, 7};
+
+    (void)state;
+    spr_rng_order(&rng, order, 0);
+    assert_int_equal(order[0], 7);
+    spr_rng_order(&rng, order, 1);
+    assert_int_equal(order[0], 0);
+    for (int i = 0; i < 60000; i++) {
+        spr_rng_order(&rng, order, 3);
+        assert_true(order[0] < 3 && order[1] < 3 && order[2] < 3);
+        counts[order[0]][order[1]][order[2]]++;
+    }
+    for (int a = 0; a < 3; a++)
+        for (int b = 0; b < 3; b++)
+            for (int c = 0; c < 3; c++) {
+                bool all = a != b && a != c && b != c;
+                assert_in_range(counts[a][b][c], all ? 9600 : 0, all ? 10400 : 0);
+            }
+}
+
 static void the_seed_of_a_test_can_be_given(void **state)
 {
     (void)state;
@@ -125,6 +149,7 @@ int main(void)
         cmocka_unit_test(a_stream_counts_up),
         cmocka_unit_test(every_input_bit_reaches_every_output_bit),
         cmocka_unit_test(ranges_are_kept_and_filled_evenly),
+        cmocka_unit_test(orders_are_alike_in_number),
         cmocka_unit_test(the_seed_of_a_test_can_be_given),
         cmocka_unit_test(a_list_keeps_order_and_forgives_removing_twice),
     };

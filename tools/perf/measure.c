@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/rng.h"
 #include "tools/perf/explain.h"
 #include "tools/perf/links.h"
 #include "tools/perf/trial.h"
@@ -232,7 +233,10 @@ static bool check(struct trial *trial)
     return true;
 }
 
-static bool measure_group(struct job *job, struct trial *trials, size_t count, struct sums *sums)
+/* All take turns, in an order that is another one each time, and the same on all ranks: what a long
+ * operation leaves behind, cold caches and sleepy links, does not always meet the same trial. */
+static bool measure_group(struct job *job, struct trial *trials, size_t count, struct sums *sums,
+                          size_t *order)
 {
     int iterations;
 
@@ -242,12 +246,16 @@ static bool measure_group(struct job *job, struct trial *trials, size_t count, s
         if ((sums[i].duration_us = calloc((size_t)iterations, sizeof(double))) == NULL ||
             (sums[i].compute_us = calloc((size_t)iterations, sizeof(double))) == NULL)
             return job_fail(job, "out of memory");
-    for (int n = 0; n < iterations; n++)
-        for (size_t i = 0; i < count; i++) {
+    struct spr_rng turns = {.seed = job->options->seed};
+    for (int n = 0; n < iterations; n++) {
+        spr_rng_order(&turns, order, count);
+        for (size_t k = 0; k < count; k++) {
+            size_t i = order[k];
             progress(job, &trials[i], n, iterations);
             if (!iterate(&trials[i], &sums[i]))
                 return false;
         }
+    }
     for (size_t i = 0; i < count; i++)
         if (!agree(&trials[i], &sums[i], iterations) || !explain_trial(&trials[i]) ||
             (job->options->check && !check(&trials[i])))
@@ -258,15 +266,18 @@ static bool measure_group(struct job *job, struct trial *trials, size_t count, s
 bool measure(struct job *job, struct trial *trials, size_t count)
 {
     struct sums *sums = calloc(count, sizeof *sums);
+    size_t *order = calloc(count, sizeof *order);
     bool done;
 
-    if (sums == NULL)
-        return job_fail(job, "out of memory");
-    done = measure_group(job, trials, count, sums);
-    for (size_t i = 0; i < count; i++) {
+    if (sums == NULL || order == NULL)
+        done = job_fail(job, "out of memory");
+    else
+        done = measure_group(job, trials, count, sums, order);
+    for (size_t i = 0; sums != NULL && i < count; i++) {
         free(sums[i].duration_us);
         free(sums[i].compute_us);
     }
     free(sums);
+    free(order);
     return done;
 }
