@@ -103,8 +103,9 @@ void spr_workers_destroy(struct spr_workers *w)
 
 unsigned spr_workers_width(const struct spr_workers *w) { return w ? w->count + 1 : 1; }
 
-/* False: they help somebody else. */
-static bool begin(struct spr_workers *w, unsigned parts, spr_workers_task *task, void *ctx)
+/* The parts from `first` on. False: they help somebody else. */
+static bool begin(struct spr_workers *w, unsigned first, unsigned parts, spr_workers_task *task,
+                  void *ctx)
 {
     bool idle;
 
@@ -115,9 +116,10 @@ static bool begin(struct spr_workers *w, unsigned parts, spr_workers_task *task,
         w->task = task;
         w->ctx = ctx;
         fegetenv(&w->floats);
-        w->next = 0;
-        w->parts = w->left = parts;
-        for (unsigned i = 0; i < w->count && i + 1 < parts; i++)
+        w->next = first;
+        w->parts = parts;
+        w->left = parts - first;
+        for (unsigned i = 0; i < w->count && i + 1 < w->left; i++)
             pthread_cond_signal(&w->more);
     }
     pthread_mutex_unlock(&w->lock);
@@ -136,10 +138,11 @@ static void finish(struct spr_workers *w)
 
 void spr_workers_run(struct spr_workers *w, unsigned parts, spr_workers_task *task, void *ctx)
 {
-    if (w && parts > 1 && begin(w, parts, task, ctx)) {
-        finish(w);
-        return;
-    }
-    for (unsigned part = 0; part < parts; part++)
+    for (unsigned part = 0; part < parts; part++) {
+        if (w && part + 1 < parts && begin(w, part, parts, task, ctx)) {
+            finish(w);
+            return;
+        }
         task(ctx, part);
+    }
 }

@@ -20,7 +20,7 @@ void spr_workers_destroy(struct spr_workers *w);
 /* Those that compute, the caller among them. NULL: 1. */
 unsigned spr_workers_width(const struct spr_workers *w);
 /* All parts, in any order and at the same time; returns when they are done. Any thread may call it:
- * while they help another one, or w is NULL, the caller does all parts in turn. Not from a task. */
+ * while they help another one, or w is NULL, the caller does the parts in turn. Not from a task. */
 void spr_workers_run(struct spr_workers *w, unsigned parts, spr_workers_task *task, void *ctx);
 
 #endif

@@ -85,7 +85,7 @@ struct spr_comm {
     bool may_spin;
     int helpers;                  /* threads of `workers` when they are wanted */
     pthread_mutex_t workers_lock; /* of the two below: who compresses waits for no driver */
-    struct spr_workers *workers;  /* help to compress; NULL: none yet */
+    struct spr_workers *workers;  /* help to compute; NULL: none yet */
     bool no_workers;              /* there are none to be had */
 
     struct spr_list running;  /* struct spr_request, in the order of posting */
@@ -141,8 +141,8 @@ spr_status spr_comm_new(int rank, int size, const struct spr_options *options,
                         const struct spr_clock *clock, spr_comm **comm);
 /* What its transports are opened with; the key and who may connect are up to the caller. */
 struct spr_transport_params spr_comm_transport_params(spr_comm *comm);
-/* Threads that help to compress so many elements, started by the first call that has use for them;
- * NULL: none. */
+/* Threads that help with vectors of so many elements, started by the first call that has use for
+ * them; NULL: none. */
 struct spr_workers *spr_comm_workers(spr_comm *comm, size_t elements);
 /* Free; links must be gone or unused. */
 void spr_comm_free(spr_comm *comm);

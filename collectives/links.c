@@ -19,7 +19,7 @@
 
 /* How often it is looked whether those who wait for links are still wanted. */
 #define LOOK_NS 200000000ull
-/* Threads of a rank that help to compress, where it is not said how many: trainers have other uses
+/* Threads of a rank that help to compute, where it is not said how many: trainers have other uses
  * for CPUs. */
 #define MOST_HELPERS 3
 

@@ -51,6 +51,17 @@ struct spr_union_slot {
     uint32_t under_way;  /* of these */
 };
 
+/* Chunks of unions that have come and are checked: they are written into the dense result together,
+ * by all threads that help. */
+#define SPR_SPARSE_BATCH 16
+struct spr_sparse_batch {
+    unsigned count;
+    struct {
+        struct spr_chunk chunk;
+        struct spr_in *in; /* with its bytes; NULL: somebody else releases it */
+    } of[SPR_SPARSE_BATCH];
+};
+
 /* Kept copies of union chunks, in order, for a list result. */
 struct spr_kept {
     struct spr_kept *next;
@@ -122,6 +133,8 @@ struct spr_sparse_state {
     uint32_t union_chunks;
     struct spr_union_slot slots[SPR_SPARSE_UNIONS];
     struct spr_stream *unions;           /* [blocks.ranks] by owner */
+    struct spr_sparse_batch batch;       /* of these */
+    struct spr_workers *workers;         /* help to write them; NULL: none do */
     struct spr_marks stirred_unions;     /* of these */
     int missing;                         /* ... that are not complete */
     bool withdrawn;                      /* what nobody will send is not awaited any more */
@@ -313,6 +326,11 @@ bool spr_sparse_passed_on(const spr_request *rq, int owner, uint32_t message);
 /* A chunk of an owner's union, checked: write it into the dense result, keep it for the list.
  * Visits its windows. */
 spr_status spr_sparse_take(spr_request *rq, struct spr_chunk *c, const void *data, size_t bytes);
+/* Likewise of one that is in `in`, by the next spr_sparse_write(), which releases that; NULL:
+ * somebody else does, later. There is room in the batch. */
+spr_status spr_sparse_take_soon(spr_request *rq, const struct spr_chunk *c, const void *data,
+                                size_t bytes, struct spr_in *in);
+void spr_sparse_write(spr_request *rq);
 /* All chunks are there: make the list. SPR_OK or TOO_SMALL. */
 spr_status spr_sparse_list(spr_request *rq);
 /* Everything is done but for messages under way: false while there are any. Then the list is made,

@@ -14,7 +14,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/util.h"
 #include "collectives/collective.h"
+
+#define PIECE 4096 /* positions; 16 KiB */
 
 static bool usable(const struct spr_plan *plan, int size)
 {
@@ -23,18 +26,30 @@ static bool usable(const struct spr_plan *plan, int size)
            plan->sum_vtype != SPR_V_CODED && !plan->bound_union && !plan->list;
 }
 
+static spr_status refuse(int rank, size_t entry)
+{
+    return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, rank,
+                         "rank %d: indices are unsorted, repeated or out of range at entry %zu",
+                         rank, entry);
+}
+
+/* Piece by piece, so that a piece is still in the cache when its entries are written. */
 static spr_status scatter(const struct spr_plan *plan, float *vector, int rank)
 {
-    memset(vector, 0, plan->count * sizeof *vector);
-    for (size_t i = 0; i < plan->entries; i++) {
-        if (plan->index[i] >= plan->count || (i > 0 && plan->index[i] <= plan->index[i - 1]))
-            return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, rank,
-                                 "rank %d: indices are unsorted, repeated or out of range at "
-                                 "entry %zu",
-                                 rank, i);
-        vector[plan->index[i]] = plan->value[i];
+    const uint32_t *index = plan->index;
+    const float *value = plan->value;
+    size_t n = plan->entries, i = 0;
+
+    for (size_t begin = 0, end; begin < plan->count; begin = end) {
+        end = spr_min_size(begin + PIECE, plan->count);
+        memset(vector + begin, 0, (end - begin) * sizeof *vector);
+        for (; i < n && index[i] < end; i++) {
+            if (i > 0 && index[i] <= index[i - 1])
+                return refuse(rank, i);
+            vector[index[i]] = value[i];
+        }
     }
-    return SPR_OK;
+    return i == n ? SPR_OK : refuse(rank, i);
 }
 
 /* From here on it is the dense one. */

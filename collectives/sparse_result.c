@@ -7,6 +7,9 @@
 
 #include "collectives/sparse.h"
 
+/* Positions from which on it pays to wake threads: some 100 us of work. */
+#define WORTH_HELP ((uint64_t)256 << 10)
+
 static spr_status keep(spr_request *rq, int owner, const void *data, size_t bytes)
 {
     struct spr_sparse_state *s = rq->state;
@@ -33,6 +36,55 @@ spr_status spr_sparse_take(spr_request *rq, struct spr_chunk *c, const void *dat
         for (uint32_t i = 0; i < c->windows; i++)
             spr_chunk_fill(c, rq->plan.dense);
     return rq->plan.list ? keep(rq, (int)c->owner, data, bytes) : SPR_OK;
+}
+
+static void write_chunk(void *ctx, unsigned i)
+{
+    spr_request *rq = ctx;
+    struct spr_sparse_state *s = rq->state;
+    struct spr_chunk *c = &s->batch.of[i].chunk;
+
+    for (uint32_t w = 0; w < c->windows; w++)
+        spr_chunk_fill(c, rq->plan.dense);
+}
+
+/* That the chunks of the batch write: no two of them the same ones. */
+static uint64_t batch_positions(const struct spr_sparse_state *s)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < s->batch.count; i++)
+        sum += (uint64_t)s->batch.of[i].chunk.windows * s->span;
+    return sum;
+}
+
+void spr_sparse_write(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+    struct spr_sparse_batch *b = &s->batch;
+    struct spr_workers *workers = batch_positions(s) < WORTH_HELP ? NULL : s->workers;
+
+    if (rq->plan.dense)
+        spr_workers_run(workers, b->count, write_chunk, rq);
+    for (unsigned i = 0; i < b->count; i++)
+        if (b->of[i].in)
+            spr_in_release(b->of[i].in);
+    b->count = 0;
+}
+
+spr_status spr_sparse_take_soon(spr_request *rq, const struct spr_chunk *c, const void *data,
+                                size_t bytes, struct spr_in *in)
+{
+    struct spr_sparse_state *s = rq->state;
+    struct spr_sparse_batch *b = &s->batch;
+
+    b->of[b->count].chunk = *c;
+    b->of[b->count++].in = in;
+    if (rq->plan.list && keep(rq, (int)c->owner, data, bytes) != SPR_OK)
+        return SPR_ERR_NOMEM;
+    if (!s->workers) /* now, while its bytes are in the cache */
+        spr_sparse_write(rq);
+    return SPR_OK;
 }
 
 /* One owner's kept chunks, read window by window. */

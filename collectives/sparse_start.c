@@ -254,8 +254,10 @@ bool spr_sparse_make_links(spr_request *rq)
 
 bool spr_sparse_make(spr_request *rq)
 {
-    const struct spr_sparse_state *s = rq->state;
+    struct spr_sparse_state *s = rq->state;
 
+    if (rq->plan.dense && rq->plan.sum_vtype != SPR_V_CODED) /* which go through common scratch */
+        s->workers = spr_comm_workers(rq->comm, rq->plan.count);
     return (s->own < 0 || make_owner(rq)) && spr_sparse_make_links(rq) &&
            spr_sparse_relay_start(rq);
 }

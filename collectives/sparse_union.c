@@ -43,7 +43,7 @@ uint32_t spr_union_step(const struct spr_sparse_state *s, int owner)
     return UNION_STEP | spr_sparse_step(s, owner);
 }
 
-/* Encode what was harvested and send it to everybody; take it into our own result. */
+/* Encode what was harvested and send it to everybody, ourselves included. */
 static bool send_union(spr_request *rq, bool last)
 {
     struct spr_sparse_state *s = rq->state;
@@ -53,6 +53,8 @@ static bool send_union(spr_request *rq, bool last)
     size_t bytes;
 
     assert(slot); /* the caller has looked */
+    if (s->batch.count == SPR_SPARSE_UNIONS)
+        spr_sparse_write(rq); /* one of them may be the chunk that was in this slot */
     s->union_writer.coding = &s->sum_coding;
     bytes = spr_chunk_writer_finish(&s->union_writer, rq->plan.sum_vtype, -1,
                                     last ? SPR_CHUNK_LAST : 0, slot->buffer, s->chunk_bytes);
@@ -66,7 +68,7 @@ static bool send_union(spr_request *rq, bool last)
     s->union_chunks++;
     if (spr_sparse_check(rq, &c, slot->buffer, bytes, rank, (uint32_t)s->own,
                          s->union_writer.first_window, spr_sparse_sum_coding(rq)) != SPR_OK ||
-        spr_sparse_take(rq, &c, slot->buffer, bytes) != SPR_OK)
+        spr_sparse_take_soon(rq, &c, slot->buffer, bytes, NULL) != SPR_OK)
         return false;
     if (rq->plan.sum_vtype != SPR_V_FP32)
         keep_rest(rq, slot->buffer, bytes);
@@ -111,7 +113,7 @@ bool spr_union_take_chunk(spr_request *rq, int owner, struct spr_in *in)
     struct spr_chunk c;
     const void *data;
     size_t bytes;
-    bool held;
+    bool held, unpacked;
 
     if (!spr_stream_plain(rq, u, in, from, &data, &bytes) ||
         spr_sparse_check(rq, &c, data, bytes, from, (uint32_t)owner, u->window,
@@ -121,12 +123,12 @@ bool spr_union_take_chunk(spr_request *rq, int owner, struct spr_in *in)
     u->last = c.flags & SPR_CHUNK_LAST;
     u->window += c.windows;
     s->union_entries += c.count;
-    if (spr_sparse_take(rq, &c, data, bytes) != SPR_OK)
+    u->taken++;
+    unpacked = data != in->recv.data; /* ... to where the next one will be, too */
+    if (spr_sparse_take_soon(rq, &c, data, bytes, held ? NULL : in) != SPR_OK)
         return false;
-    if (held)
-        u->taken++;
-    else
-        spr_stream_close(u);
+    if (unpacked)
+        spr_sparse_write(rq);
     return true;
 }
 
@@ -139,33 +141,72 @@ static void release_passed_on(spr_request *rq, int owner)
         spr_in_release(&u->in[u->passed_on % u->ahead]);
 }
 
-bool spr_union_take(spr_request *rq)
+/* The next one of an owner, for which there is room. */
+static struct spr_in *next_chunk(const struct spr_sparse_state *s, int owner)
+{
+    struct spr_stream *u = &s->unions[owner];
+
+    return owner != s->own && !u->last && s->batch.count < SPR_SPARSE_BATCH ? spr_stream_next(u)
+                                                                            : NULL;
+}
+
+/* As many as there is room for. False: the communicator has failed. */
+static bool take_chunks(spr_request *rq, int first)
 {
     struct spr_sparse_state *s = rq->state;
     int owners = spr_sparse_owners(s), i;
-    int first = ((s->own < 0 ? rq->comm->rank : s->own) + 1) % owners;
-    uint64_t begin = spr_now_ns(rq->comm->clock);
+
+    spr_marks_for_each(i, &s->stirred_unions, first)
+    {
+        int owner = (first + i) % owners;
+        struct spr_in *in;
+        while ((in = next_chunk(s, owner)) != NULL) {
+            if (!s->way->take(rq, owner, in))
+                return false;
+            s->missing -= s->unions[owner].last;
+        }
+    }
+    return true;
+}
+
+/* What was taken is written: buffers may be filled again. */
+static void ask_for_more(spr_request *rq, int first)
+{
+    struct spr_sparse_state *s = rq->state;
+    int owners = spr_sparse_owners(s), i;
 
     spr_marks_for_each(i, &s->stirred_unions, first)
     {
         int owner = (first + i) % owners;
         struct spr_stream *u = &s->unions[owner];
-        bool was_last = u->last;
-        struct spr_in *in;
+        if (next_chunk(s, owner))
+            continue;
         spr_marks_clear(&s->stirred_unions, owner);
         if (owner == s->own)
             continue;
-        while (!u->last && (in = spr_stream_next(u)) != NULL)
-            if (!s->way->take(rq, owner, in))
-                return false;
         if (s->relays && s->relays[owner])
             release_passed_on(rq, owner);
         spr_stream_ask(rq, u, spr_sparse_source(rq, owner, rq->comm->rank),
                        spr_union_step(s, owner));
-        s->missing -= u->last && !was_last;
         if (u->passed_on < u->taken && s->relays && s->relays[owner])
             spr_marks_set(&s->stirred_unions, owner); /* nothing else tells when it has left */
     }
+}
+
+bool spr_union_take(spr_request *rq)
+{
+    struct spr_sparse_state *s = rq->state;
+    int first = ((s->own < 0 ? rq->comm->rank : s->own) + 1) % spr_sparse_owners(s);
+    uint64_t begin = spr_now_ns(rq->comm->clock);
+    bool full;
+
+    do {
+        if (!take_chunks(rq, first))
+            return false;
+        full = s->batch.count == SPR_SPARSE_BATCH;
+        spr_sparse_write(rq);
+        ask_for_more(rq, first);
+    } while (full);
     rq->comm->counters.decode_ns += spr_now_ns(rq->comm->clock) - begin;
     return s->missing == 0;
 }

@@ -51,7 +51,7 @@ struct spr_options {
     bool check_finite;          /* inputs must be finite */
     char *model;                /* "", "measure", or constants: collectives/model.h */
     char *trials;               /* "", or what was measured: collectives/trials.h */
-    int workers;                /* threads that help to compress; -1: as CPUs suffice */
+    int workers;                /* threads that help to compute; -1: as CPUs suffice */
     double spin_s;              /* poll this long before sleeping, when CPUs suffice */
     size_t zerocopy_bytes;      /* SEND_ZC from this size, off-host only; inf = never */
     char *trace_file;           /* "" = none */

@@ -50,6 +50,17 @@ assert named and all(us > 0 for us in named.values()), rows
 assert named[auto["taken"]] == auto["tuned_us"] == min(named.values()), rows
 END
 
+# What one job has found, another takes as it is told, whatever it would take by itself.
+run sparse_allreduce --elements 20000 --algo auto --tune -n 2
+expect_code 0
+trials=$(sed -n 's/^# TRIALS=//p' "$folder/out")
+for name in ring server; do
+    SPARRING_TRIALS=$(sed -E "s/=[a-z]+@/=$name@/" <<<"$trials") \
+        run sparse_allreduce --elements 20000 --algo auto -n 2 --explain
+    expect_code 0
+    expect out "^# sparse_allreduce auto: $name: "
+done
+
 by 2 sparring-tune
 run --write "$folder/new"
 expect_code 0

@@ -158,7 +158,7 @@ static void buckets_have_the_bits_of_one_at_a_time(void **state)
     }
 }
 
-/* Threads that help to compress ------------------------------------------------------------------
+/* Threads that help ------------------------------------------------------------------------------
  */
 
 static int threads_here(void)
@@ -206,16 +206,85 @@ static void run_with_helpers(struct job *job, int rank, spr_comm *comm)
     RANK_CHECK(threads_here() == before + *(const int *)job->arg);
 }
 
+/* What a rank has at a position; 0: no entry. */
+static float value_at(uint64_t seed, int rank, size_t position)
+{
+    uint32_t bits = spr_hash_u32(seed ^ (uint64_t)rank << 48 ^ position);
+
+    return bits % 64 < 2 + (unsigned)rank ? (float)(1 + bits / 64 % 16) : 0;
+}
+
+/* A sum whose result is written by several threads, chunk by chunk, and kept as a list, too. */
+static void sum_and_check(spr_comm *comm, size_t n, uint64_t seed, const char *algorithm)
+{
+    spr_call_options call = SPR_CALL_OPTIONS_INIT;
+    float *dense = malloc(n * sizeof *dense);
+    uint32_t *index = malloc(2 * n * sizeof *index);
+    float *value = malloc(2 * n * sizeof *value);
+    spr_sparse mine = {index, value, 0, n}, sum = {index + n, value + n, 0, n};
+    size_t entries = 0;
+
+    RANK_CHECK(dense && index && value);
+    for (size_t p = 0; p < n; p++) {
+        mine.index[mine.count] = (uint32_t)p;
+        mine.value[mine.count] = value_at(seed, spr_comm_rank(comm), p);
+        mine.count += mine.value[mine.count] != 0;
+    }
+    memset(dense, 0xff, n * sizeof *dense);
+    call.algorithm = algorithm;
+    RANK_CHECK(spr_sparse_allreduce(comm, &mine, n, dense, &sum, SPR_SUM, &call) == SPR_OK);
+    for (size_t p = 0; p < n; p++) {
+        float expected = 0;
+        for (int r = 0; r < spr_comm_size(comm); r++)
+            expected += value_at(seed, r, p);
+        RANK_CHECK(dense[p] == expected);
+        if (expected == 0)
+            continue;
+        RANK_CHECK(sum.index[entries] == p && sum.value[entries] == expected);
+        entries++;
+    }
+    RANK_CHECK(sum.count == entries);
+    free(dense);
+    free(index);
+    free(value);
+}
+
+static void run_sums_with_helpers(struct job *job, int rank, spr_comm *comm)
+{
+    static const char *const algorithms[] = {"direct", "hierarchical", "hosts", "union"};
+    int before = threads_here();
+
+    (void)rank;
+    sum_and_check(comm, 10000, 1, "direct");
+    RANK_CHECK(threads_here() == before);
+    for (size_t i = 0; i < SPR_ARRAY_LEN(algorithms); i++)
+        sum_and_check(comm, (1 << 21) + 77, 2 + i, algorithms[i]);
+    RANK_CHECK(threads_here() == before + *(const int *)job->arg);
+}
+
+static void on_all_transports_with(int helpers, int ranks,
+                                   void (*run)(struct job *job, int rank, spr_comm *comm))
+{
+    char text[16];
+
+    snprintf(text, sizeof text, "%d", helpers);
+    setenv("SPARRING_WORKERS", text, 1);
+    job_on_all_transports(ranks, run, &helpers, SECONDS);
+    unsetenv("SPARRING_WORKERS");
+}
+
 static void threads_help_where_there_is_use_for_them(void **state)
 {
     (void)state;
-    for (int helpers = 0; helpers <= 3; helpers += 3) {
-        char text[16];
-        snprintf(text, sizeof text, "%d", helpers);
-        setenv("SPARRING_WORKERS", text, 1);
-        job_on_all_transports(2, run_with_helpers, &helpers, SECONDS);
-        unsetenv("SPARRING_WORKERS");
-    }
+    for (int helpers = 0; helpers <= 3; helpers += 3)
+        on_all_transports_with(helpers, 2, run_with_helpers);
+}
+
+static void threads_write_what_one_would(void **state)
+{
+    (void)state;
+    for (int helpers = 0; helpers <= 3; helpers += 3)
+        on_all_transports_with(helpers, 3, run_sums_with_helpers);
 }
 
 int main(void)
@@ -224,6 +293,7 @@ int main(void)
         cmocka_unit_test(a_bucket_completes_while_the_next_is_selected),
         cmocka_unit_test(buckets_have_the_bits_of_one_at_a_time),
         cmocka_unit_test(threads_help_where_there_is_use_for_them),
+        cmocka_unit_test(threads_write_what_one_would),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
