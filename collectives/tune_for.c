@@ -32,9 +32,10 @@
 #define FAR 1.5
 #define SLACK_S 1e-3
 /* Floats of the result that are cleared before each call: a job computes between calls, so caches
- * hold something else, and no rank is where it was when the last call ended. Without that, short
- * calls are timed at 0.7 of what they take in sparring-perf. */
-#define BETWEEN ((size_t)1 << 20)
+ * hold something else, and no rank is where it was when the last call ended. Of what short calls
+ * take in sparring-perf they are timed at 0.85 with a quarter of this, 0.93 with it, and 1.15 with
+ * four times that, where 8 ranks share 2 CPUs. */
+#define BETWEEN ((size_t)256 << 10)
 
 /* The contest -------------------------------------------------------------------------------------
  */

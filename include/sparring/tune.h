@@ -53,7 +53,7 @@ const char *spr_comm_model(spr_comm *comm, char *text, size_t bytes);
  * The last 32 kinds are remembered. Racks make no difference to it. Takes as long as one call of
  * each, and then 3 rounds of those that are not far behind the fastest, or, within a second, up to
  * 31; with a model, those predicted to take 5 times as long as the fastest are left out. Needs
- * memory for two such vectors meanwhile, or one and a list, of 4 MiB at least, which it writes
+ * memory for two such vectors meanwhile, or one and a list, of 1 MiB at least, which it writes
  * between calls, as a job computes between its own, besides what the calls need. Lists that are
  * alike, clusters, and those that are mostly much shorter than `most_entries` are better tried by
  * spr_comm_tune_list(). Collective, with the same arguments on all ranks; blocks. Nothing else may
