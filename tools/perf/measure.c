@@ -20,12 +20,15 @@ const char *const phase_names[PHASE_COUNT] = {"select", "encode",    "reduce_sca
 /* A row should not take longer, and the warm-up of a group not either. */
 static const double row_s = 5, warmup_s = 2;
 enum { ITERATIONS = 20, FEWEST = 3 };
+/* So many times as long as the one behind it is much longer. */
+static const double much = 5;
 
 /* Sums over the iterations of one trial, on this rank. */
 struct sums {
     double sent, received, cpu_us, phase_us[PHASE_COUNT];
     struct links links;
     double last_union;
+    double typical_us;                /* of one in the warm-up; 0: there was none */
     double *duration_us, *compute_us; /* [iterations] */
     int done;
 };
@@ -78,6 +81,7 @@ static bool iterate(struct trial *trial, struct sums *sums)
     double received =
         (double)(after.received_bytes - before.received_bytes) - job->barrier_bytes[1];
     trial->moved_bytes = fmax(sent, received);
+    trial->last_us = duration_us;
     if (sums == NULL)
         return true;
     struct links links_after = job_links(job);
@@ -233,27 +237,47 @@ static bool check(struct trial *trial)
     return true;
 }
 
-/* All take turns, in an order that is another one each time, and the same on all ranks: what a long
- * operation leaves behind, cold caches and sleepy links, does not always meet the same trial. */
+/* What each took last, in sums[].typical_us, the same on all ranks. */
+static bool note_typical(struct job *job, const struct trial *trials, size_t count,
+                         struct sums *sums)
+{
+    double *us = calloc(count, sizeof *us);
+    bool done = us != NULL ? true : job_fail(job, "out of memory");
+
+    for (size_t i = 0; done && i < count; i++)
+        us[i] = trials[i].last_us;
+    done = done && job_max(job, us, count);
+    for (size_t i = 0; done && i < count; i++)
+        sums[i].typical_us = us[i];
+    free(us);
+    return done;
+}
+
+/* All take turns, in an order that is another one each time, and the same on all ranks, so that no
+ * trial has the same one in front of it always. Behind a much longer one, which leaves cold caches,
+ * empty token buckets and full queues, it is called once more, before it counts. */
 static bool measure_group(struct job *job, struct trial *trials, size_t count, struct sums *sums,
                           size_t *order)
 {
     int iterations;
 
-    if (!warm_up(job, trials, count, &iterations))
+    if (!warm_up(job, trials, count, &iterations) || !note_typical(job, trials, count, sums))
         return false;
     for (size_t i = 0; i < count; i++)
         if ((sums[i].duration_us = calloc((size_t)iterations, sizeof(double))) == NULL ||
             (sums[i].compute_us = calloc((size_t)iterations, sizeof(double))) == NULL)
             return job_fail(job, "out of memory");
     struct spr_rng turns = {.seed = job->options->seed};
+    double before_us = 0;
     for (int n = 0; n < iterations; n++) {
         spr_rng_order(&turns, order, count);
         for (size_t k = 0; k < count; k++) {
             size_t i = order[k];
+            bool behind_long = before_us > much * sums[i].typical_us;
             progress(job, &trials[i], n, iterations);
-            if (!iterate(&trials[i], &sums[i]))
+            if ((behind_long && !iterate(&trials[i], NULL)) || !iterate(&trials[i], &sums[i]))
                 return false;
+            before_us = sums[i].typical_us;
         }
     }
     for (size_t i = 0; i < count; i++)

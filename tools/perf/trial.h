@@ -93,6 +93,7 @@ struct trial {
     struct trial *in_turn, *wire;
     bool beside;             /* it is one of those */
     double moved_bytes;      /* by the last iteration on this rank: sent or received, the larger */
+    double last_us;          /* ... and its time here; 0: there was none */
     const struct trial *row; /* of `wire`: whose bytes */
     float *out, *in;         /* ... and vectors of so many elements for each other rank */
     size_t room, share;      /* that there is memory for; that are exchanged */
