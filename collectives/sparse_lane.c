@@ -10,7 +10,7 @@ bool spr_lane_open(spr_request *rq, struct spr_lane *lane)
         lane->slots[i].out =
             spr_arena_alloc(&rq->arena, ((size_t)lane->peers + 1) * sizeof *lane->slots[i].out);
         if (!lane->slots[i].buffer || !lane->slots[i].out ||
-            !spr_wire_open(rq, &lane->slots[i].wire))
+            (lane->peers > 0 && !spr_wire_open(rq, &lane->slots[i].wire)))
             return false;
     }
     return true;

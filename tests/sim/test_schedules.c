@@ -154,6 +154,7 @@ static void schedules_that_failed_once_end_well(void **state)
         16965447038552561846u, /* those who took part in a step that failed forgot, another did not
                                 */
         5154128789949195001u,  /* (v + u) + g was expected to be v + (u + g) */
+        7718887663188031823u,  /* memory to compress what is sent to nobody */
     };
     struct share share = {0};
 
