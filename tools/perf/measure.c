@@ -242,11 +242,13 @@ static bool note_typical(struct job *job, const struct trial *trials, size_t cou
                          struct sums *sums)
 {
     double *us = calloc(count, sizeof *us);
-    bool done = us != NULL ? true : job_fail(job, "out of memory");
+    bool done;
 
-    for (size_t i = 0; done && i < count; i++)
+    if (us == NULL)
+        return job_fail(job, "out of memory");
+    for (size_t i = 0; i < count; i++)
         us[i] = trials[i].last_us;
-    done = done && job_max(job, us, count);
+    done = job_max(job, us, count);
     for (size_t i = 0; done && i < count; i++)
         sums[i].typical_us = us[i];
     free(us);
