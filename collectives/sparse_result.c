@@ -30,22 +30,25 @@ static spr_status keep(spr_request *rq, int owner, const void *data, size_t byte
     return SPR_OK;
 }
 
+static void fill(struct spr_chunk *c, float *dense)
+{
+    for (uint32_t i = 0; i < c->windows; i++)
+        spr_chunk_fill(c, dense);
+}
+
 spr_status spr_sparse_take(spr_request *rq, struct spr_chunk *c, const void *data, size_t bytes)
 {
     if (rq->plan.dense)
-        for (uint32_t i = 0; i < c->windows; i++)
-            spr_chunk_fill(c, rq->plan.dense);
+        fill(c, rq->plan.dense);
     return rq->plan.list ? keep(rq, (int)c->owner, data, bytes) : SPR_OK;
 }
 
 static void write_chunk(void *ctx, unsigned i)
 {
-    spr_request *rq = ctx;
+    const spr_request *rq = ctx;
     struct spr_sparse_state *s = rq->state;
-    struct spr_chunk *c = &s->batch.of[i].chunk;
 
-    for (uint32_t w = 0; w < c->windows; w++)
-        spr_chunk_fill(c, rq->plan.dense);
+    fill(&s->batch.of[i].chunk, rq->plan.dense);
 }
 
 /* That the chunks of the batch write: no two of them the same ones. */

@@ -20,8 +20,6 @@
 #define SPR_TUNING_POSITIONS ((size_t)1 << 20)
 /* Of a result that is written past the caches: twice SPR_STREAM_BYTES. */
 #define SPR_TUNING_MOST_POSITIONS (SPR_STREAM_BYTES >> 1)
-/* What spr_tuning_clear() clears. */
-#define SPR_TUNING_CLEARED ((size_t)64 << 10)
 #define SPR_TUNING_LONG_LIST (SPR_TUNING_POSITIONS >> 4)
 #define SPR_TUNING_SHORT_LIST (SPR_TUNING_POSITIONS >> 10)
 
@@ -55,8 +53,6 @@ struct spr_tuning {
 typedef spr_status spr_tuning_call(struct spr_tuning *t, size_t n);
 spr_tuning_call spr_tuning_sendrecv, spr_tuning_allreduce, spr_tuning_sparse;
 spr_tuning_call spr_tuning_list; /* as sparse, of the list that is there */
-/* Work for a CPU. */
-void spr_tuning_clear(struct spr_tuning *t);
 /* Sorts n numbers; that part of them is below the one returned. */
 double spr_tuning_lowest(double *x, int n, double part);
 double spr_tuning_median(double *x, int n);

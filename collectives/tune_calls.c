@@ -38,8 +38,6 @@ spr_status spr_tuning_sparse(struct spr_tuning *t, size_t entries)
     return spr_tuning_list(t, entries);
 }
 
-void spr_tuning_clear(struct spr_tuning *t) { spr_dense_clear(t->b, SPR_TUNING_CLEARED); }
-
 static int ascending(const void *left, const void *right)
 {
     double a = *(const double *)left, b = *(const double *)right;

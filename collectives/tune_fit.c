@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "collectives/tune.h"
+#include "compress/chunk.h"
 
 /* Chunks stream, so a little of either is never hidden; and ranks that are in each other's way can
  * look as if more than all of it were exposed. */
@@ -13,6 +14,9 @@
 #define MOST_COPY 1e-6
 /* A negative start takes off at most this part of what next to nothing is predicted to take. */
 #define EARLIEST 0.75
+/* Floats that are cleared before each call, as a job computes between its own. More (see
+ * tune_for.c) made predictions no better. */
+#define BETWEEN ((size_t)64 << 10)
 
 static size_t candidates_for(struct spr_tuning *t, const struct spr_plan *plan,
                              struct spr_candidate *candidates)
@@ -128,7 +132,7 @@ spr_status spr_tuning_starts(struct spr_tuning *t, const struct spr_plan *plan)
     for (int run = -1; run < SPR_TUNING_SHORT_RUNS; run++) /* the first one does not count */
         for (size_t i = 0; status == SPR_OK && i < n; i++) {
             t->algorithm = candidates[i].algorithm->name;
-            spr_tuning_clear(t);
+            spr_dense_clear(t->b, BETWEEN);
             status = spr_tuning_once(t, sparse ? spr_tuning_sparse : spr_tuning_allreduce,
                                      sparse ? plan->most_entries : plan->count,
                                      &all[i][run < 0 ? 0 : run]);

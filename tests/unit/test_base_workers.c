@@ -87,6 +87,60 @@ static void threads_and_caller_work_at_the_same_time(void **state)
     spr_workers_destroy(w);
 }
 
+struct late {
+    struct spr_workers *w;
+    atomic_uint begun, over, arrived; /* begun, over: what keeps the workers busy */
+    atomic_bool may_end;
+};
+
+static void keep_busy(void *ctx, unsigned part)
+{
+    struct late *late = ctx;
+
+    (void)part;
+    atomic_fetch_add(&late->begun, 1);
+    while (!atomic_load(&late->may_end))
+        usleep(100);
+}
+
+static void *run_busy(void *ctx)
+{
+    struct late *late = ctx;
+
+    spr_workers_run(late->w, 2, keep_busy, late);
+    atomic_store(&late->over, 1);
+    return NULL;
+}
+
+/* The first part ends when the workers are idle; the others as in meet(). */
+static void begin_alone(void *ctx, unsigned part)
+{
+    struct late *late = ctx;
+
+    if (part > 0) {
+        meet(&late->arrived, part);
+        return;
+    }
+    atomic_store(&late->may_end, true);
+    while (!atomic_load(&late->over))
+        usleep(100);
+}
+
+static void who_found_them_busy_is_helped_later(void **state)
+{
+    struct late late = {.w = spr_workers_create(2)};
+    pthread_t thread;
+
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, run_busy, &late), 0);
+    while (!atomic_load(&late.begun))
+        usleep(100);
+    spr_workers_run(late.w, 4, begin_alone, &late);
+    assert_int_equal(late.arrived, 3);
+    pthread_join(thread, NULL);
+    spr_workers_destroy(late.w);
+}
+
 static void note_rounding(void *ctx, unsigned part)
 {
     ((int *)ctx)[part] = fegetround();
@@ -158,6 +212,7 @@ int main(void)
         cmocka_unit_test(every_part_is_done_once_before_the_call_returns),
         cmocka_unit_test(without_workers_the_caller_does_all),
         cmocka_unit_test(threads_and_caller_work_at_the_same_time),
+        cmocka_unit_test(who_found_them_busy_is_helped_later),
         cmocka_unit_test(all_parts_round_as_the_caller_does),
         cmocka_unit_test(several_threads_may_call),
         cmocka_unit_test(without_memory_or_threads_there_are_none),

@@ -241,23 +241,17 @@ static bool check(struct trial *trial)
 static bool note_typical(struct job *job, const struct trial *trials, size_t count,
                          struct sums *sums)
 {
-    double *us = calloc(count, sizeof *us);
-    bool done;
-
-    if (us == NULL)
-        return job_fail(job, "out of memory");
-    for (size_t i = 0; i < count; i++)
-        us[i] = trials[i].last_us;
-    done = job_max(job, us, count);
-    for (size_t i = 0; done && i < count; i++)
-        sums[i].typical_us = us[i];
-    free(us);
-    return done;
+    for (size_t i = 0; i < count; i++) {
+        sums[i].typical_us = trials[i].last_us;
+        if (!job_max(job, &sums[i].typical_us, 1))
+            return false;
+    }
+    return true;
 }
 
 /* All take turns, in an order that is another one each time, and the same on all ranks, so that no
- * trial has the same one in front of it always. Behind a much longer one, which leaves cold caches,
- * empty token buckets and full queues, it is called once more, before it counts. */
+ * trial has the same one in front of it always. Behind a much longer one, which leaves caches and
+ * links in another state, it is called once more, before it counts. */
 static bool measure_group(struct job *job, struct trial *trials, size_t count, struct sums *sums,
                           size_t *order)
 {
