@@ -41,6 +41,18 @@ static bool was_closed(int fd)
     return n == 0 || (n < 0 && errno == ECONNRESET);
 }
 
+/* What is done with goes back first: a permission to send more is work of its own. */
+static bool falls_asleep(struct node *n)
+{
+    for (double end = now_s() + 5 * spr_time_factor(); now_s() < end;) {
+        struct pollfd fd = {.fd = n->t->ops->fd(n->t), .events = POLLIN};
+        if (node_step(n) == 0 && n->borrowed_count == 0 && n->t->ops->arm(n->t) == SPR_OK &&
+            poll(&fd, 1, 100) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void strangers_do_not_disturb(void **state)
 {
     static const char http[] =
@@ -75,9 +87,7 @@ static void strangers_do_not_disturb(void **state)
     }
     assert_true(now_s() - begin < 40 * spr_time_factor());
     /* Nothing is left that would keep the process awake. */
-    node_step(&n[0]);
-    assert_int_equal(node_step(&n[0]), 0);
-    assert_int_equal(n[0].t->ops->arm(n[0].t), SPR_OK);
+    assert_true(falls_asleep(&n[0]));
     for (int i = 0; i < 100; i++)
         close(silent[i]);
     close(web);
@@ -119,8 +129,7 @@ static void who_connects_gives_up_where_nobody_listens(void **state)
     print_message("%s\n", n[1].peers[0].text);
     assert_int_equal(n[1].peers[0].why, SPR_ERR_LINK);
     assert_non_null(strstr(n[1].peers[0].text, "connection refused: it has given up or ended"));
-    assert_int_equal(node_step(&n[1]), 0);
-    assert_int_equal(n[1].t->ops->arm(n[1].t), SPR_OK);
+    assert_true(falls_asleep(&n[1]));
     close_nodes(n, 2);
 }
 
