@@ -30,7 +30,8 @@
     X(last_union)                                                                                  \
     X(placed_sends)                                                                                \
     X(posted_chains)                                                                               \
-    X(registrations)
+    X(registrations)                                                                               \
+    X(shared_windows)
 
 struct spr_counters {
 #define X(name) uint64_t name;

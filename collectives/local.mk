@@ -80,6 +80,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/sparse_supports_sums.c \
 	collectives/sparse_tiles.c \
 	collectives/sparse_tiles.h \
+	collectives/sparse_together.c \
 	collectives/sparse_union.c \
 	collectives/split.c \
 	collectives/racks.c \

@@ -116,10 +116,7 @@ bool spr_sparse_add_own(spr_request *rq)
     if (spr_sparse_coding(rq))
         (void)spr_coding_round(&s->coding, &s->blocks, own, s->merged, val, n);
     s->contributed += n;
-    for (size_t i = 0; i < n; i++) {
-        s->accumulator[pos[i]] = spr_add(s->accumulator[pos[i]], val[i]);
-        s->touched[pos[i] >> 6] |= (uint64_t)1 << (pos[i] & 63);
-    }
+    spr_kernels()->add_at(s->accumulator, s->touched, pos, val, n);
     return true;
 }
 
@@ -143,6 +140,13 @@ static bool add(spr_request *rq, int source)
     return true;
 }
 
+void spr_sparse_average(const spr_request *rq, float *sum, size_t n)
+{
+    if (rq->plan.op == SPR_AVG)
+        for (size_t i = 0; i < n; i++)
+            sum[i] /= (float)rq->comm->size;
+}
+
 /* The window is complete: move its union into the writer. */
 static bool harvest(spr_request *rq)
 {
@@ -161,9 +165,7 @@ static bool harvest(spr_request *rq)
                           spr_div_ceil(s->contributed, (size_t)rq->comm->size), s->largest);
     s->contributed = 0;
     s->next_rank = 0;
-    if (rq->plan.op == SPR_AVG)
-        for (size_t i = 0; i < n; i++)
-            val[i] /= (float)rq->comm->size;
+    spr_sparse_average(rq, val, n);
     return spr_union_window(rq, n);
 }
 
@@ -206,7 +208,10 @@ static void merge(spr_request *rq)
     uint64_t begin = spr_now_ns(rq->comm->clock);
 
     while (s->merged < s->windows && s->way->has_room(rq)) {
-        if (!add_sources(rq) || !s->way->harvest(rq))
+        enum spr_together_next next =
+            s->next_rank == 0 ? spr_sparse_sum_together(rq) : SPR_TOGETHER_ALONE;
+        if (next == SPR_TOGETHER_WAIT ||
+            (next == SPR_TOGETHER_ALONE && (!add_sources(rq) || !s->way->harvest(rq))))
             break;
     }
     rq->comm->counters.merge_ns += spr_now_ns(rq->comm->clock) - begin;

@@ -10,9 +10,11 @@
 
 #include "collectives/collective.h"
 
-/* Messages ahead: per peer as receiver, and encoded chunks of the union under way. */
+/* Messages ahead: per peer as receiver, and encoded chunks of the union under way; these at most,
+ * where threads make several together. */
 #define SPR_SPARSE_AHEAD 2
 #define SPR_SPARSE_UNIONS 4
+#define SPR_SPARSE_MOST_UNIONS 8
 /* A chunk is closed when it has about this many bytes; a dense window makes a larger one. */
 #define SPR_SPARSE_TARGET_BYTES ((size_t)64 << 10)
 #define SPR_SPARSE_MAX_WINDOWS 4096
@@ -124,17 +126,19 @@ struct spr_sparse_state {
     int next_rank;                    /* whose entries of window `merged` are added next */
     bool
         *taken; /* [sources.size] who they are added of, as they come, next_rank of them; or NULL */
-    size_t contributed; /* entries of that window, of all ranks so far */
-    uint32_t *largest;  /* scratch to select among sums, or NULL */
-    float *accumulator; /* span */
-    uint64_t *touched;  /* span bits */
+    size_t contributed;            /* entries of that window, of all ranks so far */
+    struct spr_together *together; /* windows that are summed by several threads; NULL: none are */
+    uint32_t *largest;             /* scratch to select among sums, or NULL */
+    float *accumulator;            /* span */
+    uint64_t *touched;             /* span bits */
     /* Step 2: */
     struct spr_chunk_writer union_writer;
     uint32_t union_chunks;
-    struct spr_union_slot slots[SPR_SPARSE_UNIONS];
-    struct spr_stream *unions;           /* [blocks.ranks] by owner */
-    struct spr_sparse_batch batch;       /* of these */
-    struct spr_workers *workers;         /* help to write them; NULL: none do */
+    uint32_t slot_count;                                 /* SPR_SPARSE_UNIONS or more */
+    struct spr_union_slot slots[SPR_SPARSE_MOST_UNIONS]; /* chunk i in slot i mod slot_count */
+    struct spr_stream *unions;                           /* [blocks.ranks] by owner */
+    struct spr_sparse_batch batch;                       /* of these */
+    struct spr_workers *workers;         /* help to sum and to write them; NULL: none do */
     struct spr_marks stirred_unions;     /* of these */
     int missing;                         /* ... that are not complete */
     bool withdrawn;                      /* what nobody will send is not awaited any more */
@@ -250,9 +254,10 @@ void spr_sparse_writer_init(const struct spr_sparse_state *s, struct spr_chunk_w
 /* Encode the next chunk of this rank's list, or vector, for an owner; its entries stay in the
  * writer. Moves *next_window and returns the bytes. */
 size_t spr_sparse_encode(spr_request *rq, uint32_t owner, uint32_t *next_window, char *out);
-/* Add its entries of a window of an owner. Returns how many. */
-size_t spr_sparse_add_list(spr_request *rq, uint32_t owner, uint32_t window, float *accumulator,
-                           uint64_t *touched);
+/* Add its entries of a window of an owner. pos, val: scratch, with room for SPR_WINDOW and 16.
+ * Returns how many. */
+size_t spr_sparse_add_list(const spr_request *rq, uint32_t owner, uint32_t window, uint16_t *pos,
+                           float *val, float *accumulator, uint64_t *touched);
 /* May the window in an accumulator, which has touched these of `span` positions, at most n of them,
  * join those in the writer? If not, their chunk has to be closed before: a full window leaves no
  * room in a chunk for others. */
@@ -272,10 +277,10 @@ void spr_sparse_each_owns(spr_request *rq);
 bool spr_sparse_make_links(spr_request *rq);
 bool spr_sparse_make(spr_request *rq);
 /* `n` streams, all but that of number `own` with memory; -1: all. A stream has the windows of
- * `owner`; -1: of the owner of its number. `stirred`: marks for them, or NULL. False: there is no
- * memory. */
+ * `owner`; -1: of the owner of its number. So many messages of each are awaited. `stirred`: marks
+ * for them, or NULL. False: there is no memory. */
 bool spr_sparse_make_streams(spr_request *rq, struct spr_stream **streams, int n, int own,
-                             int owner, struct spr_marks *stirred);
+                             int owner, uint32_t ahead, struct spr_marks *stirred);
 void spr_sparse_free_streams(spr_request *rq, struct spr_stream *streams, int n);
 /* The slots of struct spr_algorithm. */
 spr_status spr_sparse_start(spr_request *rq);
@@ -291,6 +296,22 @@ bool spr_sparse_add_own(spr_request *rq);
  * sent before: nothing but messages is left, and spr_sparse_end() is called. */
 bool spr_sparse_go_on(spr_request *rq, bool contributed);
 
+/* Sums of an operation that is an average become that. */
+void spr_sparse_average(const spr_request *rq, float *sum, size_t n);
+
+/* ---- sparse_together.c ---- */
+
+/* Memory for it, if there are threads that help and windows that are worth it; before
+ * spr_sparse_make_links(). False: there is no memory. */
+bool spr_sparse_together_open(spr_request *rq);
+/* Messages that are awaited of each source at the same time. */
+uint32_t spr_sparse_together_ahead(const struct spr_sparse_state *s);
+/* Sum windows from `merged` on, of all sources, that are here, by all threads that help, and send
+ * their chunks. ALONE: they are few, and no more will come before they are summed. WAIT: more will;
+ * or the communicator has failed. */
+enum spr_together_next { SPR_TOGETHER_DONE, SPR_TOGETHER_WAIT, SPR_TOGETHER_ALONE };
+enum spr_together_next spr_sparse_sum_together(spr_request *rq);
+
 /* ---- sparse_union.c ---- */
 
 /* Of the first message of an owner's union. */
@@ -303,6 +324,13 @@ bool spr_union_window(spr_request *rq, size_t n);
 /* The windows in its writer are a chunk, which goes to everybody: there is room. False: likewise.
  */
 bool spr_union_close(spr_request *rq);
+/* Where the i-th chunk from now on is encoded; NULL: one before it is under way from there. */
+char *spr_union_buffer(const spr_request *rq, uint32_t i);
+/* What is in the next n buffers may be overwritten from now on. */
+void spr_union_make_room(spr_request *rq, uint32_t n);
+/* The chunk in the first of them, encoded of the windows in a writer, goes to everybody, ourselves
+ * included. False: likewise. */
+bool spr_union_send(spr_request *rq, const struct spr_chunk_writer *w, size_t bytes);
 /* Its slot of spr_sparse_chunks. */
 bool spr_union_take_chunk(spr_request *rq, int owner, struct spr_in *in);
 /* Take what has come of the unions of others. True: all is there. */

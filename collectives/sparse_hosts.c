@@ -84,7 +84,8 @@ static size_t sum(spr_request *rq, struct part *part, int owner)
     for (int i = 0; i < h->local.size; i++) {
         struct spr_stream *list = &part->lists[i];
         if (i == h->local.rank) {
-            n += spr_sparse_add_list(rq, (uint32_t)owner, w, h->accumulator, h->touched);
+            n += spr_sparse_add_list(rq, (uint32_t)owner, w, h->s.writer.pos, h->s.writer.val,
+                                     h->accumulator, h->touched);
             continue;
         }
         n += spr_chunk_add(&list->chunk, h->accumulator, h->touched);
@@ -254,7 +255,8 @@ static bool open_part(spr_request *rq, int host)
     void *scratch;
 
     part->windows = spr_blocks_windows(&s->blocks, owner);
-    if (!spr_sparse_make_streams(rq, &part->lists, h->local.size, h->local.rank, (int)owner, NULL))
+    if (!spr_sparse_make_streams(rq, &part->lists, h->local.size, h->local.rank, (int)owner,
+                                 SPR_SPARSE_AHEAD, NULL))
         return false;
     if (host == s->sources.rank)
         return true;

@@ -192,7 +192,8 @@ static size_t add_own(spr_request *rq, uint32_t segment, uint32_t w)
 {
     struct spr_sparse_state *s = rq->state;
 
-    return spr_sparse_add_list(rq, segment, w, s->accumulator, s->touched);
+    return spr_sparse_add_list(rq, segment, w, s->writer.pos, s->writer.val, s->accumulator,
+                               s->touched);
 }
 
 /* The sum of a segment is known: into the result. */

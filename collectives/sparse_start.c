@@ -9,7 +9,7 @@
 #include "compress/select/topk.h"
 
 bool spr_sparse_make_streams(spr_request *rq, struct spr_stream **streams, int n, int own,
-                             int owner, struct spr_marks *stirred)
+                             int owner, uint32_t ahead, struct spr_marks *stirred)
 {
     const struct spr_sparse_state *state = rq->state;
 
@@ -20,8 +20,9 @@ bool spr_sparse_make_streams(spr_request *rq, struct spr_stream **streams, int n
         struct spr_stream *s = &(*streams)[i];
         if (i == own)
             continue;
-        if (!spr_stream_open(rq, s,
-                             spr_blocks_windows(&state->blocks, (uint32_t)(owner < 0 ? i : owner))))
+        if (!spr_stream_open_ahead(
+                rq, s, spr_blocks_windows(&state->blocks, (uint32_t)(owner < 0 ? i : owner)),
+                ahead))
             return false;
         s->stirred = stirred;
         s->number = (uint32_t)i;
@@ -106,7 +107,7 @@ static bool make_owner(spr_request *rq)
         return false;
     spr_sparse_writer_init(s, &s->union_writer, (uint32_t)s->own, scratch);
     spr_chunk_writer_begin(&s->union_writer, 0);
-    for (int i = 0; i < SPR_SPARSE_UNIONS; i++) {
+    for (uint32_t i = 0; i < s->slot_count; i++) {
         s->slots[i].buffer = spr_sparse_buffer_get(rq);
         s->slots[i].out = spr_arena_alloc(&rq->arena, size * sizeof *s->slots[i].out);
         if (!s->slots[i].buffer || !s->slots[i].out || !spr_wire_open(rq, &s->slots[i].wire))
@@ -128,7 +129,7 @@ void spr_sparse_cleanup(spr_request *rq)
         spr_sparse_buffer_put(rq, s->to_owner_buffer[o]);
     for (int o = 0; s->to_owner_wire && o < owners; o++)
         spr_wire_free(rq, &s->to_owner_wire[o]);
-    for (int i = 0; i < SPR_SPARSE_UNIONS; i++) {
+    for (uint32_t i = 0; i < s->slot_count; i++) {
         spr_sparse_buffer_put(rq, s->slots[i].buffer);
         spr_wire_free(rq, &s->slots[i].wire);
     }
@@ -236,14 +237,14 @@ bool spr_sparse_make_links(spr_request *rq)
     if (s->own >= 0) {
         s->windows = spr_blocks_windows(&s->blocks, (uint32_t)s->own);
         if (!spr_sparse_make_streams(rq, &s->contributions, s->sources.size, s->sources.rank,
-                                     s->own, &s->stirred_sources))
+                                     s->own, spr_sparse_together_ahead(s), &s->stirred_sources))
             return false;
         if (rq->comm->options.determinism == SPR_DETERMINISM_OFF &&
             !(s->taken = spr_arena_alloc(&rq->arena, (size_t)s->sources.size * sizeof *s->taken)))
             return false;
     }
-    if (!make_senders(rq) ||
-        !spr_sparse_make_streams(rq, &s->unions, owners, s->own, -1, &s->stirred_unions))
+    if (!make_senders(rq) || !spr_sparse_make_streams(rq, &s->unions, owners, s->own, -1,
+                                                      SPR_SPARSE_AHEAD, &s->stirred_unions))
         return false;
     for (int o = 0; o < owners; o++) {
         s->unions[o].last = spr_blocks_windows(&s->blocks, (uint32_t)o) == 0;
@@ -256,10 +257,11 @@ bool spr_sparse_make(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
 
-    if (rq->plan.dense && rq->plan.sum_vtype != SPR_V_CODED) /* which go through common scratch */
+    if (rq->plan.sum_vtype != SPR_V_CODED) /* which go through common scratch */
         s->workers = spr_comm_workers(rq->comm, rq->plan.count);
-    return (s->own < 0 || make_owner(rq)) && spr_sparse_make_links(rq) &&
-           spr_sparse_relay_start(rq);
+    s->slot_count = SPR_SPARSE_UNIONS;
+    return spr_sparse_together_open(rq) && (s->own < 0 || make_owner(rq)) &&
+           spr_sparse_make_links(rq) && spr_sparse_relay_start(rq);
 }
 
 spr_status spr_sparse_start(spr_request *rq)

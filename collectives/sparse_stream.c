@@ -164,7 +164,7 @@ bool spr_stream_covers(spr_request *rq, struct spr_stream *stream, int from, uin
                          spr_sparse_coding(rq)) != SPR_OK)
         return false;
     stream->open = true;
-    stream->last = stream->chunk.flags & SPR_CHUNK_LAST;
+    stream->last |= stream->chunk.flags & SPR_CHUNK_LAST; /* which may be known already */
     return true;
 }
 
@@ -224,18 +224,14 @@ size_t spr_sparse_encode(spr_request *rq, uint32_t owner, uint32_t *next_window,
                                    s->chunk_bytes);
 }
 
-size_t spr_sparse_add_list(spr_request *rq, uint32_t owner, uint32_t window, float *accumulator,
-                           uint64_t *touched)
+size_t spr_sparse_add_list(const spr_request *rq, uint32_t owner, uint32_t window, uint16_t *pos,
+                           float *val, float *accumulator, uint64_t *touched)
 {
-    struct spr_sparse_state *s = rq->state;
-    const uint16_t *pos = s->writer.pos;
+    const struct spr_sparse_state *s = rq->state;
     size_t n = spr_blocks_gather(&s->blocks, s->offsets, rq->plan.index, rq->plan.value, owner,
-                                 window, s->writer.pos, s->writer.val);
+                                 window, pos, val);
 
-    for (size_t i = 0; i < n; i++) {
-        accumulator[pos[i]] += s->writer.val[i];
-        touched[pos[i] >> 6] |= (uint64_t)1 << (pos[i] & 63);
-    }
+    spr_kernels()->add_at(accumulator, touched, pos, val, n);
     return n;
 }
 

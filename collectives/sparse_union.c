@@ -14,19 +14,34 @@
 /* An owner's union ------------------------------------------------------------------------------
  */
 
-static struct spr_union_slot *free_slot(const spr_request *rq)
+static struct spr_union_slot *slot_of(const spr_request *rq, uint32_t chunk)
 {
     struct spr_sparse_state *s = rq->state;
-    struct spr_union_slot *slot = &s->slots[s->union_chunks % SPR_SPARSE_UNIONS];
 
-    return slot->under_way ? NULL : slot;
+    return &s->slots[chunk % s->slot_count];
 }
 
-/* What encoding has left of the union that is in the writer. */
-static void keep_rest(spr_request *rq, const void *encoded, size_t bytes)
+char *spr_union_buffer(const spr_request *rq, uint32_t i)
 {
     const struct spr_sparse_state *s = rq->state;
-    const struct spr_chunk_writer *w = &s->union_writer;
+    const struct spr_union_slot *slot = slot_of(rq, s->union_chunks + i);
+
+    return i < s->slot_count && !slot->under_way ? slot->buffer : NULL;
+}
+
+void spr_union_make_room(spr_request *rq, uint32_t n)
+{
+    const struct spr_sparse_state *s = rq->state;
+
+    /* No more of the batch are chunks of ours, the last ones. */
+    if (s->batch.count + n > s->slot_count)
+        spr_sparse_write(rq);
+}
+
+/* What encoding has left of the union that is in a writer. */
+static void keep_rest(spr_request *rq, const struct spr_chunk_writer *w, const void *encoded,
+                      size_t bytes)
+{
     float weight = rq->plan.op == SPR_AVG ? (float)rq->comm->size : 1;
     size_t done = 0;
 
@@ -43,21 +58,13 @@ uint32_t spr_union_step(const struct spr_sparse_state *s, int owner)
     return UNION_STEP | spr_sparse_step(s, owner);
 }
 
-/* Encode what was harvested and send it to everybody, ourselves included. */
-static bool send_union(spr_request *rq, bool last)
+bool spr_union_send(spr_request *rq, const struct spr_chunk_writer *w, size_t bytes)
 {
     struct spr_sparse_state *s = rq->state;
-    struct spr_union_slot *slot = free_slot(rq);
+    struct spr_union_slot *slot = slot_of(rq, s->union_chunks);
     int size = rq->comm->size, rank = rq->comm->rank;
     struct spr_chunk c;
-    size_t bytes;
 
-    assert(slot); /* the caller has looked */
-    if (s->batch.count == SPR_SPARSE_UNIONS)
-        spr_sparse_write(rq); /* one of them may be the chunk that was in this slot */
-    s->union_writer.coding = &s->sum_coding;
-    bytes = spr_chunk_writer_finish(&s->union_writer, rq->plan.sum_vtype, -1,
-                                    last ? SPR_CHUNK_LAST : 0, slot->buffer, s->chunk_bytes);
     spr_wire_begin(&slot->wire);
     for (int i = 1; i < size; i++) {
         int peer = (rank + i) % size;
@@ -66,24 +73,33 @@ static bool send_union(spr_request *rq, bool last)
                           spr_union_step(s, s->own) + s->union_chunks, slot->buffer, bytes);
     }
     s->union_chunks++;
-    if (spr_sparse_check(rq, &c, slot->buffer, bytes, rank, (uint32_t)s->own,
-                         s->union_writer.first_window, spr_sparse_sum_coding(rq)) != SPR_OK ||
+    if (spr_sparse_check(rq, &c, slot->buffer, bytes, rank, (uint32_t)s->own, w->first_window,
+                         spr_sparse_sum_coding(rq)) != SPR_OK ||
         spr_sparse_take_soon(rq, &c, slot->buffer, bytes, NULL) != SPR_OK)
         return false;
     if (rq->plan.sum_vtype != SPR_V_FP32)
-        keep_rest(rq, slot->buffer, bytes);
+        keep_rest(rq, w, slot->buffer, bytes);
     return true;
 }
 
-bool spr_union_has_room(const spr_request *rq) { return free_slot(rq) != NULL; }
+bool spr_union_has_room(const spr_request *rq) { return spr_union_buffer(rq, 0) != NULL; }
 
 bool spr_union_close(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
+    struct spr_chunk_writer *w = &s->union_writer;
+    char *buffer = spr_union_buffer(rq, 0);
+    size_t bytes;
 
-    if (!send_union(rq, s->merged == s->windows))
+    assert(buffer); /* the caller has looked */
+    spr_union_make_room(rq, 1);
+    w->coding = &s->sum_coding;
+    bytes = spr_chunk_writer_finish(w, rq->plan.sum_vtype, -1,
+                                    s->merged == s->windows ? SPR_CHUNK_LAST : 0, buffer,
+                                    s->chunk_bytes);
+    if (!spr_union_send(rq, w, bytes))
         return false;
-    spr_chunk_writer_begin(&s->union_writer, s->merged);
+    spr_chunk_writer_begin(w, s->merged);
     return true;
 }
 

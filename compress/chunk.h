@@ -117,7 +117,7 @@ struct spr_chunk {
     const void *image_bytes; /* coded, u32 per window; NULL: as the number of entries says */
     /* Cursor: windows must be visited in order, first to last. */
     uint32_t next_window; /* absolute */
-    size_t next_entry, next_word, next_position;
+    size_t next_entry, next_word;
     const uint8_t *next_image;
     struct spr_index_cursor positions; /* PACKED */
     uint32_t packed_bytes;
@@ -137,6 +137,8 @@ spr_status spr_chunk_open(struct spr_chunk *c, const void *data, size_t bytes,
  * touched: SPR_WINDOW / 64 words; of a shorter window its length, rounded up to 64. Returns the
  * number of entries. */
 size_t spr_chunk_add(struct spr_chunk *c, float *acc, uint64_t *touched);
+/* Pass over the next window, of values that are not coded. Returns the number of entries. */
+size_t spr_chunk_skip(struct spr_chunk *c);
 /* Visit the next window: its values alone, in order, go to `out` or into it. Returns how many. TAKE
  * leaves 0 where out is not finite, and takes nothing of what is coded with something that is not.
  */

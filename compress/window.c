@@ -164,6 +164,28 @@ static size_t visit_next(struct spr_chunk *c, struct visit *v)
     return n;
 }
 
+/* What visiting a window moves of the cursor, moves here. */
+size_t spr_chunk_skip(struct spr_chunk *c)
+{
+    size_t n, before = c->next_entry;
+    struct visit v;
+
+    assert(c->vtype != SPR_V_CODED);
+    visit_begin(c, &v);
+    switch (c->format) {
+    case SPR_CHUNK_U16:
+    case SPR_CHUNK_BITMAP:
+    case SPR_CHUNK_DENSE:
+        c->next_entry += spr_chunk_window_entries(c, v.window - c->first_window);
+        c->next_word += c->format == SPR_CHUNK_BITMAP ? spr_div_ceil(v.len, 64) : 0;
+        break;
+    default:
+        while ((n = next_positions[c->format](c, &v)) > 0)
+            c->next_entry += n;
+    }
+    return c->next_entry - before;
+}
+
 /* ---- Values alone ---- */
 
 static void put_values(const float *val, size_t n, enum spr_decode how, float *out)

@@ -58,7 +58,7 @@ const struct spr_opt spr_options_table[] = {
     {"spin", "50us", "poll this long before sleeping; who shares a CPU yields it meanwhile",
      SPR_OPT_TIME, FIELD(spin_s), NULL, 0, 10},
     {"workers", "-1",
-     "threads of a rank that help to compress and to write results; -1: as CPUs suffice, 3 at most",
+     "threads of a rank that help to compress, to sum and to write; -1: as CPUs suffice, 3 at most",
      SPR_OPT_INT, FIELD(workers), NULL, -1, 63},
     {"zerocopy", "inf", "zero-copy send from this size, between hosts only", SPR_OPT_SIZE,
      FIELD(zerocopy_bytes), NULL, 0, 0},

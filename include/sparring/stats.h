@@ -32,6 +32,8 @@ typedef struct spr_stats {
     /* RDMA: messages written straight into the receiver's bucket; chains of work requests handed to
      * the device; regions of memory registered with it. */
     uint64_t placed_sends, posted_chains, registrations;
+    /* Windows of sparse sums that were dealt out to this rank's threads (SPARRING_WORKERS). */
+    uint64_t shared_windows;
 } spr_stats;
 
 /* Fill *stats. Errors: INVALID (struct_size), FORKED. Any thread. */

@@ -365,6 +365,84 @@ static void noise_as_tiles_is_refused(void **state)
     }
 }
 
+/* Chunks ahead ---------------------------------------------------------------------------------
+ */
+
+/* Windows of rank 0's half of its list, which threads would sum together. */
+static void begin_together(struct scene *s, struct spr_frame *grant)
+{
+    static uint32_t index[ELEMENTS / 2];
+    static float value[ELEMENTS / 2];
+    spr_sparse list = {index, value, ELEMENTS / 2, 0};
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+
+    for (uint32_t i = 0; i < ELEMENTS / 2; i++)
+        index[i] = 2 * i;
+    begin(s);
+    victim(s)->options.workers = victim(s)->helpers = 1;
+    options.algorithm = "direct";
+    assert_int_equal(spr_isparse_allreduce(victim(s), &list, ELEMENTS, result, NULL, SPR_SUM,
+                                           &options, &s->world.requests[0]),
+                     SPR_OK);
+    *grant = first_grant(s);
+}
+
+/* Of windows with one entry. */
+static void answer_windows(struct scene *s, const struct spr_frame *grant, uint32_t step,
+                           struct spr_chunk_header h)
+{
+    struct {
+        struct spr_chunk_header header;
+        uint32_t position;
+        float value;
+    } m = {h, 7, 1};
+
+    m.header.format = SPR_CHUNK_U32;
+    m.header.count = 1;
+    m.header.payload_bytes = 8;
+    answer(s, grant, step, &m, sizeof m);
+}
+
+static void chunks_ahead_that_are_wrong_are_refused(void **state)
+{
+    static const struct {
+        const char *why; /* NULL: nothing */
+        struct spr_chunk_header header;
+    } lies[] = {
+        {NULL, {.first_window = 0, .windows = 1}},
+        {"not the expected window", {.first_window = 1, .windows = 1}},
+        {"ends at the wrong place", {.windows = 1, .flags = SPR_CHUNK_LAST}},
+        {"no windows", {.windows = 0}},
+        {"more windows than the owner has", {.windows = 9}},
+        {"ends at the wrong place", {.windows = 8}}, /* or it is more than there are */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(lies); i++)
+        for (uint32_t wrong = 0; wrong < 4; wrong++) {
+            const char *why = wrong > 0 && lies[i].header.windows == 8
+                                  ? "more windows than the owner has"
+                                  : lies[i].why;
+            struct spr_frame grant;
+            struct scene s;
+            begin_together(&s, &grant);
+            for (uint32_t k = 0; k < 4; k++) {
+                struct spr_chunk_header h = {.windows = 1};
+                if (k == wrong)
+                    h = lies[i].header;
+                h.first_window += k;
+                answer_windows(&s, &grant, k, h);
+            }
+            world_settle(&s.world, 2);
+            if (!why) /* without a grant what rank 0 has to say never leaves */
+                assert_int_equal(victim(&s)->counters.shared_windows, 4);
+            expect_blame(&s, why ? SPR_ERR_PROTO : SPR_ERR_DEADLINE, why ? why : "silence");
+            if (why && !strstr(spr_last_error(victim(&s)), why))
+                fail_msg("lie %zu at chunk %u: '%s'", i, wrong, spr_last_error(victim(&s)));
+            end(&s);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -376,6 +454,7 @@ int main(void)
         cmocka_unit_test(noise_is_refused),
         cmocka_unit_test(tiles_that_are_wrong_are_refused),
         cmocka_unit_test(noise_as_tiles_is_refused),
+        cmocka_unit_test(chunks_ahead_that_are_wrong_are_refused),
     };
 
     hostile_begin();

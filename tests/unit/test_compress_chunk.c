@@ -114,14 +114,18 @@ static void check_add(struct spr_chunk c)
     static float acc[SPR_WINDOW], val[SPR_WINDOW + 16];
     static uint64_t touched[SPR_WINDOW / 64];
     static uint16_t pos[SPR_WINDOW + 16];
-    struct spr_chunk again = c;
+    struct spr_chunk some = c; /* visits some windows, and passes over the others */
 
     for (uint32_t w = 0; w < model.windows; w++) {
         uint32_t len = spr_blocks_window_len(&model.blocks, model.owner, model.first + w);
-        size_t n = 0;
+        struct spr_chunk again = some;
+        size_t n = 0, entries = spr_chunk_add(&c, acc, touched);
 
-        spr_chunk_add(&c, acc, touched);
-        spr_chunk_add(&again, acc, touched);
+        assert_int_equal(spr_chunk_add(&again, acc, touched), entries);
+        if (spr_rng_below(&rng, 2))
+            assert_int_equal(spr_chunk_skip(&some), entries);
+        else
+            some = again;
         size_t got = spr_window_harvest(acc, touched, len, pos, val);
         for (uint32_t p = 0; p < len; p++)
             if (model.set[w][p]) {
