@@ -105,6 +105,7 @@ def sparse_bytes(cell, density):
             "hierarchical": g * (p - g) / p * size(density) + (h - 1) / h * whole,
             "hosts": (h - 1) / h * (size(inside) + whole),
             "direct": direct,
+            "relay": g * (p - g) / p * size(density) + (p - 1) / p * whole,
             "union": direct,
             "blocks": g * (p - g) / p * (tiles(density) + tiles(union(density, p))),
             "server": (p - g) * whole,

@@ -215,7 +215,7 @@ extern const struct spr_algorithm spr_barrier_dissemination;
 extern const struct spr_algorithm spr_sparse_direct, spr_sparse_hierarchical, spr_sparse_hosts;
 extern const struct spr_algorithm spr_sparse_allgather, spr_sparse_doubling, spr_sparse_ring;
 extern const struct spr_algorithm spr_sparse_dense, spr_sparse_union, spr_sparse_server;
-extern const struct spr_algorithm spr_sparse_blocks;
+extern const struct spr_algorithm spr_sparse_blocks, spr_sparse_relay;
 extern const struct spr_algorithm spr_sendrecv_direct;
 /* Not in the table: any collective but the barrier, of no elements. */
 extern const struct spr_algorithm spr_empty;

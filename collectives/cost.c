@@ -269,6 +269,21 @@ double spr_cost_sparse_hierarchical(const struct spr_estimate *e)
                   to_all_inside(e, lists) + inside_host(e, sums) + owners(e));
 }
 
+/* What a rank tells the next one is in nobody's way. */
+double spr_cost_sparse_relay(const struct spr_estimate *e)
+{
+    double lists = (e->ranks - 1) / e->ranks * e->share * list_bytes(e, e->k, e->n, e->value);
+    double sums = (e->ranks - 1) / e->ranks * e->share * list_bytes(e, e->u, e->n, e->sum);
+    double every = e->hosts > 1 ? e->local : 1;
+    double byte =
+        e->hosts > 1 && e->local > 1 ? fmax(e->model->byte, e->model->copy) : e->model->byte;
+
+    double wire = UNEVEN * to_all(e, lists, 1, windows(e)) + byte * sums;
+
+    return bulk_steps(e, 1 + (e->ranks - 1) / every, 2 * (e->ranks - 1)) +
+           join(e, wire, to_all_inside(e, lists) + owners(e));
+}
+
 double spr_cost_sparse_hosts(const struct spr_estimate *e)
 {
     double of_host = union_of(e, e->local);

@@ -22,7 +22,7 @@ struct spr_comm;
 struct spr_plan;
 
 /* How many there are, see select.c. */
-#define SPR_ALGORITHMS 25
+#define SPR_ALGORITHMS 26
 
 /* In seconds, of the slowest rank while all of them work. */
 struct spr_model {
@@ -87,6 +87,7 @@ double spr_cost_tree(const struct spr_estimate *e);
 double spr_cost_hierarchical(const struct spr_estimate *e);
 double spr_cost_sparse_direct(const struct spr_estimate *e);
 double spr_cost_sparse_hierarchical(const struct spr_estimate *e);
+double spr_cost_sparse_relay(const struct spr_estimate *e);
 double spr_cost_sparse_hosts(const struct spr_estimate *e);
 double spr_cost_sparse_allgather(const struct spr_estimate *e);
 double spr_cost_sparse_doubling(const struct spr_estimate *e);

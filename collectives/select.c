@@ -15,15 +15,19 @@
 /* In order of preference: without a model "auto" takes the first that is usable and fits; those
  * behind one that always is, such as direct, are there for the model, and to be asked for. */
 static const struct spr_algorithm *const table[] = {
-    &spr_allreduce_flat,      &spr_allreduce_hierarchical, &spr_allreduce_ring,
-    &spr_allreduce_direct,    &spr_allreduce_halving,      &spr_allreduce_doubling,
-    &spr_allreduce_tree,      &spr_reduce_scatter_direct,  &spr_allgather_direct,
-    &spr_allgather_bruck,     &spr_broadcast_flat,         &spr_broadcast_direct,
-    &spr_broadcast_tree,      &spr_barrier_dissemination,  &spr_sparse_allgather,
-    &spr_sparse_hierarchical, &spr_sparse_direct,          &spr_sparse_doubling,
-    &spr_sparse_ring,         &spr_sparse_hosts,           &spr_sparse_dense,
-    &spr_sparse_union,        &spr_sparse_server,          &spr_sparse_blocks,
-    &spr_sendrecv_direct,
+    &spr_allreduce_flat,    &spr_allreduce_hierarchical,
+    &spr_allreduce_ring,    &spr_allreduce_direct,
+    &spr_allreduce_halving, &spr_allreduce_doubling,
+    &spr_allreduce_tree,    &spr_reduce_scatter_direct,
+    &spr_allgather_direct,  &spr_allgather_bruck,
+    &spr_broadcast_flat,    &spr_broadcast_direct,
+    &spr_broadcast_tree,    &spr_barrier_dissemination,
+    &spr_sparse_allgather,  &spr_sparse_hierarchical,
+    &spr_sparse_relay,      &spr_sparse_direct,
+    &spr_sparse_doubling,   &spr_sparse_ring,
+    &spr_sparse_hosts,      &spr_sparse_dense,
+    &spr_sparse_union,      &spr_sparse_server,
+    &spr_sparse_blocks,     &spr_sendrecv_direct,
 };
 _Static_assert(SPR_ARRAY_LEN(table) == SPR_ALGORITHMS, "a model has a place for each");
 
@@ -31,8 +35,8 @@ _Static_assert(SPR_ARRAY_LEN(table) == SPR_ALGORITHMS, "a model has a place for 
  * each list to all and adding all of them. Measured on emulated hosts, see docs/tuning.md. */
 #define SHORT_LISTS_BYTES ((size_t)256 << 10)
 
-/* A rank sends its neighbour segments of the vector of at least this, for which a ring is faster
- * than `direct` between emulated hosts of one rank each, see docs/tuning.md. */
+/* A rank sends its neighbour segments of the vector of at least this, or of a list, for which a
+ * ring is faster than `direct` between emulated hosts of one rank each, see docs/tuning.md. */
 #define RING_SEGMENT_BYTES ((size_t)64 << 10)
 
 /* An algorithm that took a codec's last step stays, unless another one is faster by this. */
@@ -53,18 +57,32 @@ static bool suits(const struct spr_comm *comm, const struct spr_plan *plan,
         return plan->count * spr_dtype_size(plan->dtype) <= comm->options.eager_bytes;
     if (a == &spr_allreduce_hierarchical || a == &spr_sparse_hierarchical || a == &spr_sparse_hosts)
         return spr_topology_has_levels(&comm->topology, comm->size);
+    if (a == &spr_sparse_relay) /* hosts of several ranks have better ways, and two ranks one */
+        return comm->size > 2 && comm->topology.hosts == comm->size;
     return true;
 }
 
-/* Where TCP joins hosts of one rank each: nobody has to wait for several senders, and what is left
- * at the end, when all else has been sent, is one chunk, not one from each owner to all. */
-static bool fits_ring(const struct spr_comm *comm, const struct spr_plan *plan)
+/* TCP joins hosts of one rank each, and a rank has so many bytes to sum, enough for a ring. */
+static bool is_ring_of_hosts(const struct spr_comm *comm, size_t bytes)
 {
     const struct spr_group all = {.size = comm->size, .rank = comm->rank};
-    size_t segment = plan->count * spr_dtype_size(plan->dtype) / (size_t)comm->size;
 
-    return comm->size > 2 && comm->topology.hosts == comm->size && segment >= RING_SEGMENT_BYTES &&
+    return comm->size > 2 && comm->topology.hosts == comm->size &&
+           bytes / (size_t)comm->size >= RING_SEGMENT_BYTES &&
            spr_comm_medium(comm, &all) == SPR_MEDIUM_ANY;
+}
+
+/* Nobody has to wait for several senders, and what is left at the end, when all else has been sent,
+ * is one chunk, not one from each owner to all. */
+static bool fits_ring(const struct spr_comm *comm, const struct spr_plan *plan)
+{
+    return is_ring_of_hosts(comm, plan->count * spr_dtype_size(plan->dtype));
+}
+
+/* Likewise, of lists at U16's 6 bytes per entry: each port has one sender of sums. */
+static bool fits_relay(const struct spr_comm *comm, const struct spr_plan *plan)
+{
+    return is_ring_of_hosts(comm, 6 * plan->most_entries);
 }
 
 static bool fits(const struct spr_comm *comm, const struct spr_plan *plan,
@@ -72,6 +90,8 @@ static bool fits(const struct spr_comm *comm, const struct spr_plan *plan,
 {
     if (a == &spr_allreduce_ring)
         return fits_ring(comm, plan);
+    if (a == &spr_sparse_relay)
+        return fits_relay(comm, plan);
     if (a == &spr_sparse_allgather)
         return plan->most_entries > 0 && comm->size > 1 &&
                plan->most_entries <= SHORT_LISTS_BYTES / 6 / ((size_t)comm->size - 1);

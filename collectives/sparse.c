@@ -275,6 +275,15 @@ const struct spr_algorithm spr_sparse_hierarchical = {
     .advance = advance,
     .cleanup = spr_sparse_cleanup,
     .predict = spr_cost_sparse_hierarchical};
+const struct spr_algorithm spr_sparse_relay = {
+    .collective = SPR_C_SPARSE_ALLREDUCE,
+    .name = "relay",
+    .cost = "P steps, (P-1)/P (k + U) entries, the union round a ring; canonical",
+    .usable = usable,
+    .start = spr_sparse_start,
+    .advance = advance,
+    .cleanup = spr_sparse_cleanup,
+    .predict = spr_cost_sparse_relay};
 const struct spr_algorithm spr_sparse_direct = {.collective = SPR_C_SPARSE_ALLREDUCE,
                                                 .name = "direct",
                                                 .cost =

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * State of the sparse allreduce, shared by sparse_start.c (how it begins and ends), sparse.c (lists
- * to their owners), sparse_union.c (unions to everybody), sparse_relay.c (the union's way between
- * hosts) and sparse_result.c (what becomes of it); sparse_hosts.c, which has other owners and sums
- * inside each host first; and sparse_stream.c, streams of chunks.
+ * to their owners), sparse_union.c (unions to everybody), sparse_relay.c (by way of others) and
+ * sparse_result.c (what becomes of it); sparse_hosts.c, which has other owners and sums inside each
+ * host first; and sparse_stream.c, streams of chunks.
  */
 #ifndef SPR_COLLECTIVES_SPARSE_H
 #define SPR_COLLECTIVES_SPARSE_H
@@ -69,6 +69,13 @@ struct spr_kept {
     struct spr_kept *next;
     size_t bytes;
     char data[];
+};
+
+/* How an owner's union gets to all. */
+enum spr_sparse_route {
+    SPR_ROUTE_STRAIGHT, /* from the owner */
+    SPR_ROUTE_HOSTS,    /* once to each host (topology.h), whose ranks pass it on */
+    SPR_ROUTE_RING      /* from rank to rank, through one host after the other */
 };
 
 /* What travels to owners and back. */
@@ -138,11 +145,11 @@ struct spr_sparse_state {
     struct spr_union_slot slots[SPR_SPARSE_MOST_UNIONS]; /* chunk i in slot i mod slot_count */
     struct spr_stream *unions;                           /* [blocks.ranks] by owner */
     struct spr_sparse_batch batch;                       /* of these */
-    struct spr_workers *workers;         /* help to sum and to write them; NULL: none do */
-    struct spr_marks stirred_unions;     /* of these */
-    int missing;                         /* ... that are not complete */
-    bool withdrawn;                      /* what nobody will send is not awaited any more */
-    const struct spr_topology *topology; /* NULL: each owner tells every rank itself */
+    struct spr_workers *workers;     /* help to sum and to write them; NULL: none do */
+    struct spr_marks stirred_unions; /* of these */
+    int missing;                     /* ... that are not complete */
+    bool withdrawn;                  /* what nobody will send is not awaited any more */
+    enum spr_sparse_route route;
     struct spr_out **relays; /* [blocks.ranks] by owner, [SPR_SPARSE_AHEAD][listeners] */
     uint64_t union_entries;
     uint64_t reduce_scatter_ns;          /* from the post until all sums of this rank were there */

@@ -234,7 +234,7 @@ static bool find_roles(spr_request *rq)
     }
     h->s.owners = owners;
     h->s.collectors = collectors;
-    h->s.topology = t;
+    h->s.route = SPR_ROUTE_HOSTS;
     h->s.own = -1;
     if (!h->leads)
         return true;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * The way of a union between hosts: what an owner tells all enters each other host once; where
- * there are racks, each of them once, from where it goes on to the hosts of the rack. There a relay
- * checks it and passes the same bytes on to its neighbours, as long as they stay in the
- * buffer that it was received into (topology.h says who relays whose union). So whoever gets a
+ * The way of a union by others than its owner. A relay checks what it receives, and passes the same
+ * bytes on, as long as they stay in the buffer that they were received into. So whoever gets a
  * chunk that is wrong has it from the rank that is to blame.
+ *
+ * Between hosts: what an owner tells all enters each other host once; where there are racks, each
+ * of them once, from where it goes on to the hosts of the rack; and there its relay (topology.h
+ * says who relays whose union) tells its neighbours.
  *
  * Bytes of the second step between hosts, per host of G ranks, U entries in the union, b bytes
  * each, N hosts: (N-1)/N U b, where every rank for itself receives G times that.
@@ -14,24 +16,62 @@
  *            rank 0 (A)    rank 1 (A)    rank 2 (B)    rank 3 (B)
  *   tell     S(0) to 1,2   S(1) to 0,3   S(2) to 0,3   S(3) to 1,2
  *   pass on  S(2) to 1     S(3) to 0     S(0) to 3     S(1) to 2
+ *
+ * Round a ring: every rank tells the next one alone, which passes it on, until it has been round.
+ * As many bytes as if each owner tells all, but no port ever has several senders.
+ *
+ *   tell     S(0) to 1     S(1) to 2     S(2) to 3     S(3) to 0
+ *   pass on  S(3) to 1     S(0) to 2     S(1) to 3     S(2) to 0
+ *   pass on  S(2) to 1     S(3) to 2     S(0) to 3     S(1) to 0
  */
 #include "collectives/sparse.h"
+
+/* The next one on the ring, or the one before. */
+static int beside(const spr_request *rq, int rank, int steps)
+{
+    return spr_topology_ring(&rq->comm->topology, rq->comm->size, rank, steps);
+}
 
 int spr_sparse_source(const spr_request *rq, int owner, int to)
 {
     const struct spr_sparse_state *s = rq->state;
     int from = spr_sparse_owner(s, owner);
 
-    return s->topology ? spr_topology_source(s->topology, from, to) : from;
+    switch (s->route) {
+    case SPR_ROUTE_HOSTS:
+        return spr_topology_source(&rq->comm->topology, from, to);
+    case SPR_ROUTE_RING:
+        return beside(rq, to, -1);
+    default:
+        return from;
+    }
 }
 
 /* The number of ranks that this one passes an owner's union on to. */
 static int listeners(const spr_request *rq, int owner)
 {
     const struct spr_sparse_state *s = rq->state;
-    const struct spr_topology *t = s->topology;
+    int from = spr_sparse_owner(s, owner), rank = rq->comm->rank;
 
-    return t ? spr_topology_listeners(t, spr_sparse_owner(s, owner), rq->comm->rank) : 0;
+    switch (s->route) {
+    case SPR_ROUTE_HOSTS:
+        return spr_topology_listeners(&rq->comm->topology, from, rank);
+    case SPR_ROUTE_RING:
+        return rank != from && beside(rq, rank, 1) != from;
+    default:
+        return 0;
+    }
+}
+
+/* The i-th of them. */
+static int listener(const spr_request *rq, int owner, int i)
+{
+    const struct spr_sparse_state *s = rq->state;
+    int rank = rq->comm->rank;
+
+    return s->route == SPR_ROUTE_RING
+               ? beside(rq, rank, 1)
+               : spr_topology_listener(&rq->comm->topology, spr_sparse_owner(s, owner), rank, i);
 }
 
 bool spr_sparse_relay_start(spr_request *rq)
@@ -39,7 +79,7 @@ bool spr_sparse_relay_start(spr_request *rq)
     struct spr_sparse_state *s = rq->state;
     int owners = spr_sparse_owners(s);
 
-    if (!s->topology)
+    if (s->route == SPR_ROUTE_STRAIGHT)
         return true;
     s->relays = spr_arena_alloc(&rq->arena, (size_t)owners * sizeof *s->relays);
     for (int o = 0; s->relays && o < owners; o++) {
@@ -57,12 +97,11 @@ bool spr_sparse_pass_on(spr_request *rq, int owner, uint32_t message, const stru
                         uint32_t step)
 {
     const struct spr_sparse_state *s = rq->state;
-    int n = listeners(rq, owner), rank = rq->comm->rank;
+    int n = listeners(rq, owner);
 
     for (int i = 0; i < n; i++) {
-        int to = spr_topology_listener(s->topology, spr_sparse_owner(s, owner), rank, i);
         struct spr_out *out = &s->relays[owner][(int)(message % SPR_SPARSE_AHEAD) * n + i];
-        spr_post_send(rq, out, to, step, in->recv.data, in->recv.bytes, false);
+        spr_post_send(rq, out, listener(rq, owner, i), step, in->recv.data, in->recv.bytes, false);
     }
     return n > 0;
 }

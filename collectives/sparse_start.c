@@ -274,7 +274,9 @@ spr_status spr_sparse_start(spr_request *rq)
     spr_sparse_each_owns(rq);
     if (rq->algorithm == &spr_sparse_hierarchical &&
         spr_topology_has_levels(&rq->comm->topology, rq->comm->size))
-        s->topology = &rq->comm->topology;
+        s->route = SPR_ROUTE_HOSTS;
+    else if (rq->algorithm == &spr_sparse_relay)
+        s->route = SPR_ROUTE_RING;
     if (!spr_sparse_make(rq)) {
         spr_sparse_cleanup(rq);
         return SPR_ERR_NOMEM;

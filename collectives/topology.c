@@ -182,6 +182,13 @@ static int hosts_beside(const struct spr_topology *t, int from, int rank)
     return spr_topology_rack_hosts(t, rack) - 1;
 }
 
+int spr_topology_ring(const struct spr_topology *t, int size, int rank, int steps)
+{
+    int place = t->first[t->host[rank]] + t->local[rank];
+
+    return t->ranks[(place + steps + size) % size];
+}
+
 int spr_topology_listeners(const struct spr_topology *t, int from, int rank)
 {
     int host = t->host[rank];

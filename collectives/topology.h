@@ -94,6 +94,10 @@ static inline int spr_topology_entry(const struct spr_topology *t, int from, int
     return t->rack_first[rack] + place % spr_topology_rack_hosts(t, rack);
 }
 
+/* The rank that is so many steps after one, or before it, at most `size`, on a ring of all ranks,
+ * host by host. */
+int spr_topology_ring(const struct spr_topology *t, int size, int rank, int steps);
+
 /* From whom `to` hears what `from` tells all. */
 int spr_topology_source(const struct spr_topology *t, int from, int to);
 /* The ranks that `rank` passes on to what `from` tells all: how many, and the i-th of them. */

@@ -35,7 +35,7 @@ static void define(struct operation *o, struct fuzz_in *in)
     static const char *const broadcasts[] = {NULL, "direct", "flat", "tree"};
     static const char *const gathers[] = {NULL, "bruck"};
     static const char *const sparse[] = {NULL,    "allgather", "doubling", "ring",
-                                         "union", "server",    "blocks",   "ring"};
+                                         "union", "server",    "blocks",   "relay"};
     uint8_t a = fuzz_u8(in), b = fuzz_u8(in), c = fuzz_u8(in);
     size_t size = (size_t)g.ranks;
 

@@ -124,6 +124,7 @@ static void random_chunks_are_refused(void **state)
 /* Ranks 0 and 1 share a host, and rank 0 passes on what the union of rank 2, the liar, is. */
 static void what_a_relay_passes_on_is_refused_by_all(void **state)
 {
+    static const char *const algorithms[] = {"hierarchical", "hosts", "relay"};
     static const struct {
         struct spr_chunk_header chunk;
         size_t bytes;
@@ -136,8 +137,8 @@ static void what_a_relay_passes_on_is_refused_by_all(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < 2 * SPR_ARRAY_LEN(lies); i++) {
-        const char *algorithm = i < SPR_ARRAY_LEN(lies) ? "hierarchical" : "hosts";
+    for (size_t i = 0; i < SPR_ARRAY_LEN(algorithms) * SPR_ARRAY_LEN(lies); i++) {
+        const char *algorithm = algorithms[i / SPR_ARRAY_LEN(lies)];
         struct spr_frame grant;
         struct scene s;
         begin_with(&s, 3);
@@ -169,24 +170,30 @@ static uint32_t union_step(const struct scene *s, bool highest)
     return highest ? step - 1 : step; /* two chunks are granted */
 }
 
-/* The liar shares a host with rank 0, and passes on what it says the union of rank 2 is. Its own
- * has a higher number where all ranks are owners, and a lower one where they are numbered by host.
- */
+/* The liar shares a host with rank 0, or has it behind it on a ring, and passes on what it says the
+ * union of rank 2 is, or of rank 1. Its own has a higher number where all ranks are owners, and a
+ * lower one where they are numbered by host. */
 static void a_relay_is_blamed_for_what_it_passes_on(void **state)
 {
-    static const char *const algorithms[] = {"hierarchical", "hosts"};
+    static const struct {
+        const char *algorithm;
+        int host[4];
+        bool highest;
+    } cases[] = {{"hierarchical", {0, 1, 1, 0}, false},
+                 {"hosts", {0, 1, 1, 0}, true},
+                 {"relay", {0, 1, 2, 3}, false}};
 
     (void)state;
-    for (size_t i = 0; i < SPR_ARRAY_LEN(algorithms); i++) {
+    for (size_t i = 0; i < SPR_ARRAY_LEN(cases); i++) {
         struct spr_chunk_header chunk = {.format = SPR_CHUNK_U16};
         struct spr_frame grant;
         struct scene s;
         begin_with(&s, 4);
-        world_share_hosts(&s.world, (int[]){0, 1, 1, 0});
+        world_share_hosts(&s.world, cases[i].host);
         for (int r = 0; r < 3; r++)
-            post_sparse_of(&s, r, algorithms[i]);
+            post_sparse_of(&s, r, cases[i].algorithm);
         grant = first_grant(&s);
-        answer(&s, &grant, union_step(&s, i == 1), &chunk, sizeof chunk);
+        answer(&s, &grant, union_step(&s, cases[i].highest), &chunk, sizeof chunk);
         assert_true(world_run(&s.world, LIMIT_NS));
         for (int r = 0; r < 3; r++) {
             assert_int_equal(s.world.results[r], SPR_ERR_PROTO);

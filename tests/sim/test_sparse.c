@@ -273,6 +273,10 @@ static void unions_and_sums_enter_each_host_once(void **state)
     assert_int_equal(frames_between_hosts(&w, host, "direct") -
                          frames_between_hosts(&w, host, "hosts"),
                      2 * (9 - 3) * 2);
+    /* Round a ring all but one leave a host. */
+    assert_int_equal(frames_between_hosts(&w, host, "direct") -
+                         frames_between_hosts(&w, host, "relay"),
+                     (9 - 5) * 2);
     world_destroy(&w);
 }
 

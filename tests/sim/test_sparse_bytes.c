@@ -49,6 +49,7 @@ static void each_sends_what_it_says(void **state)
         double same, disjoint;
     } cases[] = {
         {"direct", 2 * 7 / 8.0, 7 / 8.0 * 9},
+        {"relay", 2 * 7 / 8.0, 7 / 8.0 * 9},
         {"allgather", 7, 7},
         {"doubling", 3, 7},
         {"ring", 2 * 7 / 8.0, 1.5 * 7},
@@ -77,8 +78,8 @@ static void compressed_chunks_take_fewer_bytes(void **state)
     static const struct {
         const char *name;
         bool packs;
-    } cases[] = {{"direct", true}, {"allgather", true}, {"doubling", true}, {"server", true},
-                 {"ring", false},  {"union", false},    {"blocks", false}};
+    } cases[] = {{"direct", true}, {"relay", true}, {"allgather", true}, {"doubling", true},
+                 {"server", true}, {"ring", false}, {"union", false},    {"blocks", false}};
 
     (void)state;
     if (!spr_zstd_is_built_in())

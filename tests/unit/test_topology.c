@@ -94,6 +94,25 @@ static void what_a_rank_tells_enters_each_host_once(void **state)
     }
 }
 
+/* All ranks, back to the first one; into each host once, and into each rack. */
+static void check_ring(const struct spr_topology *t, int size)
+{
+    int rank = 0, hosts = 0, racks = 0, seen[MOST] = {0};
+
+    for (int i = 0; i < size; i++) {
+        int next = spr_topology_ring(t, size, rank, 1);
+
+        assert_int_equal(spr_topology_ring(t, size, next, -1), rank);
+        assert_int_equal(spr_topology_ring(t, size, 0, i + 1), next);
+        assert_int_equal(seen[next]++, 0);
+        hosts += t->host[next] != t->host[rank];
+        racks += t->rack[t->host[next]] != t->rack[t->host[rank]];
+        rank = next;
+    }
+    assert_int_equal(hosts, t->hosts > 1 ? t->hosts : 0);
+    assert_int_equal(racks, t->racks > 1 ? t->racks : 0);
+}
+
 /* Any hosts in any racks, and some ranks lost: it enters each other rack once, and each other host
  * once; and who passes on what is those who hear it. */
 static void what_a_rank_tells_enters_each_rack_once(void **state)
@@ -146,6 +165,7 @@ static void what_a_rank_tells_enters_each_rack_once(void **state)
             for (int h = 0; h < t.hosts; h++)
                 assert_int_equal(hosts[h], h != t.host[from]);
         }
+        check_ring(&t, size);
         spr_topology_free(&t);
     }
 }
