@@ -18,10 +18,10 @@
 /* Images of values whose length depends on them are about this long. */
 #define CODED_BYTES 1.0
 
-/* With more than two ranks, ports wait for each other: chunks of lists differ in size, and two of
+/* With more than two hosts, ports wait for each other: chunks of lists differ in size, and two of
  * them are on their way from rank to rank. As seen in the simulated network, where it is 1.2, and
- * over TCP, which has queues. */
-#define UNEVEN 1.1
+ * over TCP, which has queues, 1.1. */
+#define UNEVEN 1.15
 
 /* Chunks stream, so mostly the first and the last of them are exposed; but where a link is as fast
  * as the CPU that serves it, that CPU does one thing after the other. */
@@ -223,9 +223,14 @@ static double union_of(const struct spr_estimate *e, double ranks)
     return e->k * pow(e->u / e->k, log2(ranks) / log2(e->ranks));
 }
 
+static double uneven(const struct spr_estimate *e)
+{
+    return (e->hosts > 1 ? e->hosts : e->ranks) > 2 ? UNEVEN : 1;
+}
+
 static double stream(const struct spr_estimate *e, double wire, double cpu)
 {
-    return join(e, e->ranks > 2 ? UNEVEN * wire : wire, cpu);
+    return join(e, uneven(e) * wire, cpu);
 }
 
 static double clearing(const struct spr_estimate *e)
@@ -269,19 +274,18 @@ double spr_cost_sparse_hierarchical(const struct spr_estimate *e)
                   to_all_inside(e, lists) + inside_host(e, sums) + owners(e));
 }
 
-/* What a rank tells the next one is in nobody's way. */
+/* What a host tells the next one is in nobody's way. */
 double spr_cost_sparse_relay(const struct spr_estimate *e)
 {
     double lists = (e->ranks - 1) / e->ranks * e->share * list_bytes(e, e->k, e->n, e->value);
-    double sums = (e->ranks - 1) / e->ranks * e->share * list_bytes(e, e->u, e->n, e->sum);
-    double every = e->hosts > 1 ? e->local : 1;
-    double byte =
-        e->hosts > 1 && e->local > 1 ? fmax(e->model->byte, e->model->copy) : e->model->byte;
+    double sums = e->share * list_bytes(e, e->u, e->n, e->sum);
+    double wire = uneven(e) * to_all(e, lists, 1, windows(e)) +
+                  e->model->byte * e->local * (e->hosts - 1) / e->ranks * sums;
 
-    double wire = UNEVEN * to_all(e, lists, 1, windows(e)) + byte * sums;
-
-    return bulk_steps(e, 1 + (e->ranks - 1) / every, 2 * (e->ranks - 1)) +
-           join(e, wire, to_all_inside(e, lists) + owners(e));
+    if (e->hosts <= 1)
+        return INFINITY;
+    return bulk_steps(e, e->hosts, 2 * (e->ranks - 1)) +
+           join(e, wire, to_all_inside(e, lists) + inside_host(e, sums) + owners(e));
 }
 
 double spr_cost_sparse_hosts(const struct spr_estimate *e)

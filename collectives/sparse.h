@@ -75,7 +75,7 @@ struct spr_kept {
 enum spr_sparse_route {
     SPR_ROUTE_STRAIGHT, /* from the owner */
     SPR_ROUTE_HOSTS,    /* once to each host (topology.h), whose ranks pass it on */
-    SPR_ROUTE_RING      /* from rank to rank, through one host after the other */
+    SPR_ROUTE_RING      /* ... from one host to the next */
 };
 
 /* What travels to owners and back. */

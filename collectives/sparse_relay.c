@@ -17,61 +17,43 @@
  *   tell     S(0) to 1,2   S(1) to 0,3   S(2) to 0,3   S(3) to 1,2
  *   pass on  S(2) to 1     S(3) to 0     S(0) to 3     S(1) to 2
  *
- * Round a ring: every rank tells the next one alone, which passes it on, until it has been round.
- * As many bytes as if each owner tells all, but no port ever has several senders.
+ * Round a ring: a host tells the next one alone, which passes it on, until it has been round. As
+ * many bytes, but the port of a host never has several senders. 3 hosts of a rank each:
  *
- *   tell     S(0) to 1     S(1) to 2     S(2) to 3     S(3) to 0
- *   pass on  S(3) to 1     S(0) to 2     S(1) to 3     S(2) to 0
- *   pass on  S(2) to 1     S(3) to 2     S(0) to 3     S(1) to 0
+ *            rank 0 (A)    rank 1 (B)    rank 2 (C)
+ *   tell     S(0) to 1     S(1) to 2     S(2) to 0
+ *   pass on  S(2) to 1     S(0) to 2     S(1) to 0
  */
 #include "collectives/sparse.h"
-
-/* The next one on the ring, or the one before. */
-static int beside(const spr_request *rq, int rank, int steps)
-{
-    return spr_topology_ring(&rq->comm->topology, rq->comm->size, rank, steps);
-}
 
 int spr_sparse_source(const spr_request *rq, int owner, int to)
 {
     const struct spr_sparse_state *s = rq->state;
     int from = spr_sparse_owner(s, owner);
 
-    switch (s->route) {
-    case SPR_ROUTE_HOSTS:
-        return spr_topology_source(&rq->comm->topology, from, to);
-    case SPR_ROUTE_RING:
-        return beside(rq, to, -1);
-    default:
-        return from;
-    }
+    return s->route == SPR_ROUTE_STRAIGHT
+               ? from
+               : spr_topology_source(&rq->comm->topology, s->route == SPR_ROUTE_RING, from, to);
 }
 
 /* The number of ranks that this one passes an owner's union on to. */
 static int listeners(const spr_request *rq, int owner)
 {
     const struct spr_sparse_state *s = rq->state;
-    int from = spr_sparse_owner(s, owner), rank = rq->comm->rank;
 
-    switch (s->route) {
-    case SPR_ROUTE_HOSTS:
-        return spr_topology_listeners(&rq->comm->topology, from, rank);
-    case SPR_ROUTE_RING:
-        return rank != from && beside(rq, rank, 1) != from;
-    default:
-        return 0;
-    }
+    return s->route == SPR_ROUTE_STRAIGHT
+               ? 0
+               : spr_topology_listeners(&rq->comm->topology, s->route == SPR_ROUTE_RING,
+                                        spr_sparse_owner(s, owner), rq->comm->rank);
 }
 
 /* The i-th of them. */
 static int listener(const spr_request *rq, int owner, int i)
 {
     const struct spr_sparse_state *s = rq->state;
-    int rank = rq->comm->rank;
 
-    return s->route == SPR_ROUTE_RING
-               ? beside(rq, rank, 1)
-               : spr_topology_listener(&rq->comm->topology, spr_sparse_owner(s, owner), rank, i);
+    return spr_topology_listener(&rq->comm->topology, s->route == SPR_ROUTE_RING,
+                                 spr_sparse_owner(s, owner), rq->comm->rank, i);
 }
 
 bool spr_sparse_relay_start(spr_request *rq)

@@ -159,52 +159,62 @@ bool spr_topology_has_levels(const struct spr_topology *t, int size)
     return t->hosts > 1 && (t->hosts < size || spr_topology_has_racks(t));
 }
 
-int spr_topology_source(const struct spr_topology *t, int from, int to)
+/* The host from which another one than that of `from` hears. */
+static int host_before(const struct spr_topology *t, bool ring, int from, int host)
 {
-    int host = t->host[to], rack = t->rack[host];
-    int relay = spr_topology_relay(t, from, host), entry = spr_topology_entry(t, from, rack);
+    int home = t->host[from], entry = spr_topology_entry(t, from, t->rack[host]);
 
-    if (host == t->host[from])
-        return from;
-    if (relay != to)
-        return relay;
-    return rack == t->rack[t->host[from]] || host == entry ? from
-                                                           : spr_topology_relay(t, from, entry);
+    if (ring)
+        return (host + t->hosts - 1) % t->hosts;
+    return t->rack[host] == t->rack[home] || host == entry ? home : entry;
 }
 
-/* Hosts of its rack that a rank passes on to, as it was the first there to hear. */
-static int hosts_beside(const struct spr_topology *t, int from, int rank)
+/* The hosts that a host passes on to, which is not that of `from`: the next one, if that has not
+ * heard yet; or those of its rack, if it was the first there to hear. */
+static int hosts_behind(const struct spr_topology *t, bool ring, int from, int host)
 {
-    int host = t->host[rank], rack = t->rack[host];
+    int rack = t->rack[host];
 
+    if (ring)
+        return (host + 1) % t->hosts != t->host[from];
     if (rack == t->rack[t->host[from]] || spr_topology_entry(t, from, rack) != host)
         return 0;
     return spr_topology_rack_hosts(t, rack) - 1;
 }
 
-int spr_topology_ring(const struct spr_topology *t, int size, int rank, int steps)
+static int host_behind(const struct spr_topology *t, bool ring, int host, int i)
 {
-    int place = t->first[t->host[rank]] + t->local[rank];
+    int rack = t->rack[host], first = t->rack_first[rack];
 
-    return t->ranks[(place + steps + size) % size];
+    if (ring)
+        return (host + 1) % t->hosts;
+    return first + (host - first + 1 + i) % spr_topology_rack_hosts(t, rack);
 }
 
-int spr_topology_listeners(const struct spr_topology *t, int from, int rank)
+int spr_topology_source(const struct spr_topology *t, bool ring, int from, int to)
+{
+    int host = t->host[to], relay = spr_topology_relay(t, from, host);
+
+    if (host == t->host[from])
+        return from;
+    return relay != to ? relay : spr_topology_relay(t, from, host_before(t, ring, from, host));
+}
+
+int spr_topology_listeners(const struct spr_topology *t, bool ring, int from, int rank)
 {
     int host = t->host[rank];
 
     if (t->host[from] == host || spr_topology_relay(t, from, host) != rank)
         return 0;
-    return hosts_beside(t, from, rank) + spr_topology_local_ranks(t, host) - 1;
+    return hosts_behind(t, ring, from, host) + spr_topology_local_ranks(t, host) - 1;
 }
 
-int spr_topology_listener(const struct spr_topology *t, int from, int rank, int i)
+int spr_topology_listener(const struct spr_topology *t, bool ring, int from, int rank, int i)
 {
-    int host = t->host[rank], rack = t->rack[host], beside = hosts_beside(t, from, rank);
-    int place = host - t->rack_first[rack];
+    int host = t->host[rank], behind = hosts_behind(t, ring, from, host);
 
-    if (i < beside) /* other hosts first: they have the longer way */
-        return spr_topology_relay(t, from, t->rack_first[rack] + (place + 1 + i) % (beside + 1));
+    if (i < behind) /* other hosts first: they have the longer way */
+        return spr_topology_relay(t, from, host_behind(t, ring, host, i));
     return t->ranks[t->first[host] +
-                    (t->local[rank] + 1 + i - beside) % spr_topology_local_ranks(t, host)];
+                    (t->local[rank] + 1 + i - behind) % spr_topology_local_ranks(t, host)];
 }

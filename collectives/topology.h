@@ -94,14 +94,10 @@ static inline int spr_topology_entry(const struct spr_topology *t, int from, int
     return t->rack_first[rack] + place % spr_topology_rack_hosts(t, rack);
 }
 
-/* The rank that is so many steps after one, or before it, at most `size`, on a ring of all ranks,
- * host by host. */
-int spr_topology_ring(const struct spr_topology *t, int size, int rank, int steps);
-
-/* From whom `to` hears what `from` tells all. */
-int spr_topology_source(const struct spr_topology *t, int from, int to);
+/* From whom `to` hears what `from` tells all; `ring`: from host to host, by their numbers. */
+int spr_topology_source(const struct spr_topology *t, bool ring, int from, int to);
 /* The ranks that `rank` passes on to what `from` tells all: how many, and the i-th of them. */
-int spr_topology_listeners(const struct spr_topology *t, int from, int rank);
-int spr_topology_listener(const struct spr_topology *t, int from, int rank, int i);
+int spr_topology_listeners(const struct spr_topology *t, bool ring, int from, int rank);
+int spr_topology_listener(const struct spr_topology *t, bool ring, int from, int rank, int i);
 
 #endif

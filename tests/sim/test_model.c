@@ -402,7 +402,8 @@ static void an_algorithm_stays_unless_another_is_much_faster(void **state)
     assert_string_equal(first, "allgather");
     /* direct: 2 steps and about 2/3 of the bytes; allgather: 1 step. A little in favour of one ...
      */
-    model = (struct spr_model){.known = true, .merge = 1e-8, .encode = 4.5e-8, .reduce = 1e-6};
+    model = (struct spr_model){
+        .known = true, .latency = 1e-9, .merge = 1e-8, .encode = 4.5e-8, .reduce = 1e-6};
     give_model(&w, &model);
     assert_string_equal(step(&w, codecs), "allgather");
     /* ... and much. */
