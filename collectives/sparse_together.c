@@ -15,8 +15,8 @@
  * threads need two windows.
  *
  * Cost: a pass over the positions of chunks to know how many entries a window has (none for U16, of
- * bits for BITMAP), and a copy of the cursors per window. Memory: 0.7 MiB per part, at most 9; and
- * AHEAD_BYTES for messages.
+ * bits for BITMAP), and a copy of the cursors per window. Memory: 1.1 MiB per part, AHEAD_BYTES for
+ * messages, and per source some 1.3 KiB for each part and each message.
  */
 #include <string.h>
 
@@ -38,12 +38,14 @@ struct cursor {
 
 struct part {
     uint32_t first, windows;
-    size_t most;       /* entries of their union */
+    size_t entries;    /* of all sources */
+    size_t most;       /* ... of their union, at most */
     struct cursor *at; /* [sources], of the first window */
     struct spr_chunk_writer writer;
     void *scratch;      /* the writer's */
-    float *accumulator; /* span; NULL: not used yet */
+    float *accumulator; /* span; zeros between windows, once they are cleared */
     uint64_t *touched;
+    bool cleared;
     char *out;    /* the encoded chunk */
     size_t bytes; /* of it */
 };
@@ -52,10 +54,12 @@ struct spr_together {
     unsigned most;           /* parts */
     uint32_t ahead;          /* messages that are awaited of each source */
     struct cursor *next;     /* [sources], behind the windows that were looked at */
-    struct spr_chunk *known; /* [sources][ahead]: chunks that were opened, by message mod ahead */
+    struct spr_chunk *known; /* [sources][ahead]: chunks that were opened, see known_chunk() */
     uint32_t *opened;        /* [sources]: messages of which that is so */
     size_t entries;          /* of the parts, of all sources */
-    struct part part[SPR_SPARSE_MOST_UNIONS + 1]; /* [most + 1] */
+    int lacking;             /* whose message ended the parts, as it is not here; -1: none's did */
+    uint32_t message;        /* ... that one */
+    struct part part[SPR_SPARSE_MOST_UNIONS + 1]; /* [most]; and where a further one would begin */
 };
 
 /* Memory ----------------------------------------------------------------------------------------
@@ -78,11 +82,23 @@ static bool open_part(spr_request *rq, struct part *p)
 {
     const struct spr_sparse_state *s = rq->state;
 
-    p->at = spr_arena_buffer(&rq->arena, (size_t)s->sources.size * sizeof *p->at);
     p->scratch = spr_arena_buffer(&rq->arena, s->writer_bytes);
-    p->accumulator = spr_arena_alloc(&rq->arena, s->span * sizeof *p->accumulator);
-    p->touched = spr_arena_alloc(&rq->arena, s->span / 8);
-    return p->at && p->scratch && p->accumulator && p->touched;
+    p->accumulator = spr_arena_buffer(&rq->arena, s->span * sizeof *p->accumulator);
+    p->touched = spr_arena_buffer(&rq->arena, s->span / 8);
+    return p->scratch && p->accumulator && p->touched;
+}
+
+static bool open_parts(spr_request *rq, struct spr_together *t)
+{
+    const struct spr_sparse_state *s = rq->state;
+    size_t sources = (size_t)s->sources.size;
+
+    for (unsigned i = 0; i <= t->most; i++) {
+        t->part[i].at = spr_arena_buffer(&rq->arena, sources * sizeof *t->part[i].at);
+        if (!t->part[i].at || (i < t->most && !open_part(rq, &t->part[i])))
+            return false;
+    }
+    return true;
 }
 
 bool spr_sparse_together_open(spr_request *rq)
@@ -102,11 +118,9 @@ bool spr_sparse_together_open(spr_request *rq)
     t->next = spr_arena_buffer(&rq->arena, sources * sizeof *t->next);
     t->known = spr_arena_buffer(&rq->arena, sources * t->ahead * sizeof *t->known);
     t->opened = spr_arena_alloc(&rq->arena, sources * sizeof *t->opened);
-    if (!t->next || !t->known || !t->opened)
+    if (!t->next || !t->known || !t->opened || !open_parts(rq, t))
         return false;
-    for (unsigned i = 0; i <= t->most; i++)
-        if (!open_part(rq, &t->part[i]))
-            return false;
+    t->lacking = -1;
     s->slot_count = (uint32_t)spr_max_size(t->most, SPR_SPARSE_UNIONS);
     s->together = t;
     return true;
@@ -119,6 +133,14 @@ uint32_t spr_sparse_together_ahead(const struct spr_sparse_state *s)
 
 /* What is here ----------------------------------------------------------------------------------
  */
+
+/* Where the chunk of a source's message is kept, once it is opened. */
+static struct spr_chunk *known_chunk(const struct spr_sparse_state *s, int source, uint32_t message)
+{
+    const struct spr_together *t = s->together;
+
+    return &t->known[(uint32_t)source * t->ahead + message % s->contributions[source].ahead];
+}
 
 /* Is a window of a source here? Then its cursor is there. Not after a failure. */
 static bool covers(spr_request *rq, int source, uint32_t window)
@@ -134,8 +156,8 @@ static bool covers(spr_request *rq, int source, uint32_t window)
         return true;
     if (c->message == stream->asked)
         return false;
-    in = &stream->in[c->message % t->ahead];
-    known = &t->known[(uint32_t)source * t->ahead + c->message % t->ahead];
+    in = &stream->in[c->message % stream->ahead];
+    known = known_chunk(s, source, c->message);
     if (c->message == t->opened[source]) {
         if (in->state != SPR_IN_ARRIVED ||
             spr_sparse_check(rq, known, in->recv.data, in->recv.bytes,
@@ -154,10 +176,33 @@ static bool all_cover(spr_request *rq, uint32_t window)
 {
     const struct spr_sparse_state *s = rq->state;
 
+    s->together->lacking = -1;
     for (int i = 0; i < s->sources.size; i++)
-        if (!covers(rq, i, window))
+        if (!covers(rq, i, window)) {
+            s->together->lacking = i;
+            s->together->message = s->together->next[i].message;
             return false;
+        }
     return true;
+}
+
+/* Will what is lacking come before anything is added? All that has come of that source is opened,
+ * and the last message was not among it: a place for a message that is empty will be filled. */
+static bool is_coming(const struct spr_sparse_state *s)
+{
+    const struct spr_stream *stream = &s->contributions[s->together->lacking];
+
+    for (uint32_t i = 0; i < stream->ahead; i++)
+        if (stream->in[i].state != SPR_IN_ARRIVED)
+            return true;
+    return false;
+}
+
+static bool has_come(const struct spr_sparse_state *s)
+{
+    const struct spr_stream *stream = &s->contributions[s->together->lacking];
+
+    return stream->in[s->together->message % stream->ahead].state == SPR_IN_ARRIVED;
 }
 
 /* The cursor's next window is the next one. */
@@ -208,7 +253,7 @@ static void look_from(const spr_request *rq, const struct cursor *at)
 }
 
 /* Deal out windows that are here, from `merged` on; the first part's chunk is the first-th from
- * now on. Returns the parts: the last one only if no other window may join it. */
+ * now on. Returns the parts: the last one only if no other window will join it. */
 static unsigned deal_out(spr_request *rq, uint32_t first)
 {
     struct spr_sparse_state *s = rq->state;
@@ -228,16 +273,19 @@ static unsigned deal_out(spr_request *rq, uint32_t first)
             }
             p->first = w;
             p->windows = 0;
-            p->most = 0;
+            p->most = p->entries = 0;
             parts++;
         }
         p = &t->part[parts - 1];
         p->windows++;
         p->most += n < s->span ? n : s->span;
+        p->entries += n;
         t->entries += n;
     }
-    if (parts > 0 && !is_full(s, &t->part[parts - 1]))
+    if (parts > 0 && t->lacking >= 0 && is_coming(s) && !is_full(s, &t->part[parts - 1])) {
         look_from(rq, t->part[--parts].at);
+        t->entries -= t->part[parts].entries;
+    }
     return parts;
 }
 
@@ -248,7 +296,6 @@ static unsigned deal_out(spr_request *rq, uint32_t first)
 static void add_all(const spr_request *rq, struct part *p, uint32_t window)
 {
     const struct spr_sparse_state *s = rq->state;
-    const struct spr_together *t = s->together;
     const struct spr_chunk_writer *w = &p->writer;
 
     for (int i = 0; i < s->sources.size; i++) {
@@ -259,7 +306,7 @@ static void add_all(const spr_request *rq, struct part *p, uint32_t window)
             continue;
         }
         if (!c->open) {
-            c->chunk = t->known[(uint32_t)i * t->ahead + c->message % t->ahead];
+            c->chunk = *known_chunk(s, i, c->message);
             c->open = true;
         }
         spr_chunk_add(&c->chunk, p->accumulator, p->touched);
@@ -274,6 +321,11 @@ static void sum_part(void *ctx, unsigned i)
     struct part *p = &s->together->part[i];
     struct spr_chunk_writer *w = &p->writer;
 
+    if (!p->cleared) {
+        memset(p->accumulator, 0, s->span * sizeof *p->accumulator);
+        memset(p->touched, 0, s->span / 8);
+        p->cleared = true;
+    }
     spr_sparse_writer_init(s, w, (uint32_t)s->own, p->scratch);
     spr_chunk_writer_begin(w, p->first);
     for (uint32_t k = 0; k < p->windows; k++) {
@@ -327,65 +379,41 @@ static void begin(spr_request *rq)
     }
 }
 
-/* Can more come before anything is added? Not behind the last message, nor when all buffers are
- * full. */
-static bool more_can_come(const struct spr_stream *stream)
-{
-    if (stream->last)
-        return false;
-    for (uint32_t i = 0; i < stream->ahead; i++)
-        if (stream->in[i].state != SPR_IN_ARRIVED)
-            return true;
-    return false;
-}
-
-/* ... of a source. */
-static bool is_worth_waiting(const struct spr_sparse_state *s)
-{
-    for (int i = 0; i < s->sources.size; i++)
-        if (i != s->sources.rank && more_can_come(&s->contributions[i]))
-            return true;
-    return false;
-}
-
-/* Is something here of all sources? */
-static bool all_have_come(const struct spr_sparse_state *s)
-{
-    for (int i = 0; i < s->sources.size; i++)
-        if (i != s->sources.rank && !s->contributions[i].open &&
-            !spr_stream_next(&s->contributions[i]))
-            return false;
-    return true;
-}
-
 enum spr_together_next spr_sparse_sum_together(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
     struct spr_together *t = s->together;
+    struct spr_workers *workers = s->workers;
     uint32_t pending;
     unsigned parts;
+    bool waits;
 
     if (!t)
         return SPR_TOGETHER_ALONE;
-    if (!all_have_come(s))
+    if (t->lacking >= 0 && !has_come(s)) /* nothing has changed */
         return SPR_TOGETHER_WAIT;
     begin(rq);
     pending = s->union_writer.windows > 0; /* summed by one thread, and not sent yet */
     parts = deal_out(rq, pending);
-    if (rq->comm->error.status)
+    waits = t->lacking >= 0 && is_coming(s);
+    if (rq->comm->error.status || (waits && (parts < 2 || t->entries < WORTH_HELP)))
         return SPR_TOGETHER_WAIT;
-    if (parts < 2 || t->entries < WORTH_HELP)
-        return is_worth_waiting(s) ? SPR_TOGETHER_WAIT : SPR_TOGETHER_ALONE;
+    t->lacking = -1;
+    if (parts == 0)
+        return SPR_TOGETHER_ALONE;
     if (pending && !spr_union_close(rq))
         return SPR_TOGETHER_WAIT;
     spr_union_make_room(rq, parts);
-    spr_workers_run(s->workers, parts, sum_part, rq);
+    if (t->entries < WORTH_HELP)
+        workers = NULL;
+    spr_workers_run(workers, parts, sum_part, rq);
     move_on(rq);
     for (unsigned i = 0; i < parts; i++) {
         const struct part *p = &t->part[i];
         s->union_entries += p->writer.count;
         s->merged += p->windows;
-        rq->comm->counters.shared_windows += p->windows;
+        if (workers && parts > 1)
+            rq->comm->counters.shared_windows += p->windows;
         if (!spr_union_send(rq, &p->writer, p->bytes))
             return SPR_TOGETHER_WAIT;
     }

@@ -278,6 +278,37 @@ static void unions_and_sums_enter_each_host_once(void **state)
     world_destroy(&w);
 }
 
+/* Frames from one rank to another, of a sum of an entry per rank. */
+static uint64_t frames_from_to(struct world *w, int from, int to, const char *algorithm)
+{
+    static const int apart[] = {0, 1, 2, 3};
+    uint64_t before = spr_sim_sent_frames(w->sim, from, to);
+
+    (void)frames_between_hosts(w, apart, algorithm);
+    return spr_sim_sent_frames(w->sim, from, to) - before;
+}
+
+/* A host tells the next one of three unions, where it told each other one of its own; and is told
+ * by the one before, which has the grants. What is neither has lists alone. */
+static void unions_go_round_a_ring_of_hosts(void **state)
+{
+    struct world w;
+
+    (void)state;
+    make(&w, 4, 10e9);
+    world_share_hosts(&w, (int[]){0, 1, 2, 3});
+    for (int from = 0; from < 4; from++) {
+        int next = (from + 1) % 4, across = (from + 2) % 4, before = (from + 3) % 4;
+        assert_int_equal(frames_from_to(&w, from, next, "relay"),
+                         frames_from_to(&w, from, next, "direct") + 2 - 1);
+        assert_int_equal(frames_from_to(&w, from, across, "relay"),
+                         frames_from_to(&w, from, across, "direct") - 2);
+        assert_int_equal(frames_from_to(&w, from, before, "relay"),
+                         frames_from_to(&w, from, before, "direct") - 1 + 2);
+    }
+    world_destroy(&w);
+}
+
 /* Two racks of two hosts of two ranks. The first one has four owners with a window, and the other
  * two: of the four's unions to four ranks each one is left, and so of the others' two, which are
  * granted. */
@@ -428,6 +459,7 @@ VECTORS_MAIN(cmocka_unit_test(all_algorithms_are_right_and_canonical_ones_equal_
              cmocka_unit_test(many_ranks_of_any_number_agree),
              cmocka_unit_test(unions_and_sums_enter_each_host_once),
              cmocka_unit_test(unions_enter_each_rack_once),
+             cmocka_unit_test(unions_go_round_a_ring_of_hosts),
              cmocka_unit_test(the_server_is_on_the_largest_host_and_others_talk_to_it_alone),
              cmocka_unit_test(phases_of_sums_in_flight_are_told_apart),
              cmocka_unit_test(a_short_list_is_reported_with_the_size_needed),
