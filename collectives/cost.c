@@ -18,9 +18,9 @@
 /* Images of values whose length depends on them are about this long. */
 #define CODED_BYTES 1.0
 
-/* With more than two hosts, ports wait for each other: chunks of lists differ in size, and two of
- * them are on their way from rank to rank. As seen in the simulated network, where it is 1.2, and
- * over TCP, which has queues, 1.1. */
+/* Where there are more than two, ports wait for each other: chunks of lists differ in size, and two
+ * of them are on their way from rank to rank. As seen in the simulated network, where it is 1.2,
+ * and over TCP, which has queues, 1.1. */
 #define UNEVEN 1.15
 
 /* Chunks stream, so mostly the first and the last of them are exposed; but where a link is as fast
@@ -223,6 +223,7 @@ static double union_of(const struct spr_estimate *e, double ranks)
     return e->k * pow(e->u / e->k, log2(ranks) / log2(e->ranks));
 }
 
+/* A port is that of a host; on one host, of a rank. */
 static double uneven(const struct spr_estimate *e)
 {
     return (e->hosts > 1 ? e->hosts : e->ranks) > 2 ? UNEVEN : 1;

@@ -49,6 +49,11 @@ static bool is_usable(const struct spr_comm *comm, const struct spr_plan *plan,
            !(a->reorders && comm->options.determinism == SPR_DETERMINISM_CANONICAL);
 }
 
+static bool each_has_a_host(const struct spr_comm *comm)
+{
+    return comm->topology.hosts == comm->size;
+}
+
 /* Is it what it is made for? */
 static bool suits(const struct spr_comm *comm, const struct spr_plan *plan,
                   const struct spr_algorithm *a)
@@ -58,7 +63,7 @@ static bool suits(const struct spr_comm *comm, const struct spr_plan *plan,
     if (a == &spr_allreduce_hierarchical || a == &spr_sparse_hierarchical || a == &spr_sparse_hosts)
         return spr_topology_has_levels(&comm->topology, comm->size);
     if (a == &spr_sparse_relay) /* hosts of several ranks: the model is not sure enough which */
-        return comm->size > 2 && comm->topology.hosts == comm->size;
+        return comm->size > 2 && each_has_a_host(comm);
     return true;
 }
 
@@ -67,7 +72,7 @@ static bool is_ring_of_hosts(const struct spr_comm *comm, size_t bytes)
 {
     const struct spr_group all = {.size = comm->size, .rank = comm->rank};
 
-    return comm->size > 2 && comm->topology.hosts == comm->size &&
+    return comm->size > 2 && each_has_a_host(comm) &&
            bytes / (size_t)comm->size >= RING_SEGMENT_BYTES &&
            spr_comm_medium(comm, &all) == SPR_MEDIUM_ANY;
 }

@@ -265,6 +265,14 @@ size_t spr_sparse_encode(spr_request *rq, uint32_t owner, uint32_t *next_window,
  * Returns how many. */
 size_t spr_sparse_add_list(const spr_request *rq, uint32_t owner, uint32_t window, uint16_t *pos,
                            float *val, float *accumulator, uint64_t *touched);
+/* Has a chunk of so many entries about the size at which it is closed? As U16. */
+static inline bool spr_sparse_is_long(size_t entries)
+{
+    return entries * 6 > SPR_SPARSE_TARGET_BYTES;
+}
+
+/* The most of those of several windows in a chunk: as U16, with windows and coders' overhead. */
+#define SPR_SPARSE_MOST_JOINED (2 * SPR_SPARSE_TARGET_BYTES / 6)
 /* May the window in an accumulator, which has touched these of `span` positions, at most n of them,
  * join those in the writer? If not, their chunk has to be closed before: a full window leaves no
  * room in a chunk for others. */
@@ -335,6 +343,9 @@ bool spr_union_close(spr_request *rq);
 char *spr_union_buffer(const spr_request *rq, uint32_t i);
 /* What is in the next n buffers may be overwritten from now on. */
 void spr_union_make_room(spr_request *rq, uint32_t n);
+/* Encode the windows in a writer, whose chunk goes to one of them. Any thread, unless sums are
+ * coded. Returns the bytes. */
+size_t spr_union_encode(const spr_request *rq, struct spr_chunk_writer *w, char *buffer);
 /* The chunk in the first of them, encoded of the windows in a writer, goes to everybody, ourselves
  * included. False: likewise. */
 bool spr_union_send(spr_request *rq, const struct spr_chunk_writer *w, size_t bytes);

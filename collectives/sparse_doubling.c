@@ -91,7 +91,7 @@ static void go_on(spr_request *rq, struct level *level, uint32_t w, size_t n)
     if (!level->makes)
         return;
     spr_chunk_writer_window(writer, n);
-    if (w + 1 == d->s.windows || writer->count * 6 > SPR_SPARSE_TARGET_BYTES ||
+    if (w + 1 == d->s.windows || spr_sparse_is_long(writer->count) ||
         !spr_chunk_writer_room(writer, d->s.span))
         close_chunk(rq, level, w + 1);
 }

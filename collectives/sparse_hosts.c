@@ -141,7 +141,7 @@ static bool is_full(const struct spr_sparse_state *s, const struct part *part)
 {
     const struct spr_chunk_writer *w = &part->writer;
 
-    return w->windows && (part->summed == part->windows || w->count * 6 > SPR_SPARSE_TARGET_BYTES ||
+    return w->windows && (part->summed == part->windows || spr_sparse_is_long(w->count) ||
                           !spr_chunk_writer_room(w, s->span));
 }
 

@@ -252,8 +252,8 @@ static bool harvest(spr_request *rq, uint32_t segment, uint32_t step, uint32_t w
         for (size_t i = 0; i < n; i++)
             val[i] /= (float)rq->comm->size;
     spr_chunk_writer_window(writer, n);
-    if (w + 1 < spr_blocks_windows(&g->s.blocks, segment) &&
-        writer->count * 6 <= SPR_SPARSE_TARGET_BYTES && spr_chunk_writer_room(writer, g->s.span))
+    if (w + 1 < spr_blocks_windows(&g->s.blocks, segment) && !spr_sparse_is_long(writer->count) &&
+        spr_chunk_writer_room(writer, g->s.span))
         return true;
     return close_chunk(rq, segment, step, w + 1);
 }

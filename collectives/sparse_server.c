@@ -87,7 +87,7 @@ static void harvest(spr_request *rq)
             val[i] /= (float)rq->comm->size;
     spr_sparse_put(rq, window, pos, val, n);
     spr_chunk_writer_window(w, n);
-    if (s->merged == s->windows || w->count * 6 > SPR_SPARSE_TARGET_BYTES ||
+    if (s->merged == s->windows || spr_sparse_is_long(w->count) ||
         !spr_chunk_writer_room(w, s->span))
         send_chunk(rq, s->merged);
     s->contributed = 0;

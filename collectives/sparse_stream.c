@@ -212,8 +212,7 @@ size_t spr_sparse_encode(spr_request *rq, uint32_t owner, uint32_t *next_window,
     spr_chunk_writer_begin(w, next);
     for (; next < windows; next++) {
         size_t n = spr_blocks_gather_count(&s->blocks, s->offsets, owner, next);
-        if (w->windows &&
-            ((w->count + n) * 6 > SPR_SPARSE_TARGET_BYTES || !spr_chunk_writer_room(w, n)))
+        if (w->windows && (spr_sparse_is_long(w->count + n) || !spr_chunk_writer_room(w, n)))
             break;
         n = spr_blocks_gather(&s->blocks, s->offsets, rq->plan.index, rq->plan.value, owner, next,
                               s->offsets ? w->pos + w->count : NULL, w->val + w->count);
@@ -238,9 +237,7 @@ size_t spr_sparse_add_list(const spr_request *rq, uint32_t owner, uint32_t windo
 bool spr_sparse_fits(const struct spr_chunk_writer *w, const uint64_t *touched, uint32_t span,
                      size_t n)
 {
-    size_t most = 2 * SPR_SPARSE_TARGET_BYTES / 6; /* as U16, with windows and coders' overhead */
-
-    if (!w->windows || w->count + n <= most)
+    if (!w->windows || w->count + n <= SPR_SPARSE_MOST_JOINED)
         return true;
-    return w->count + (size_t)spr_kernels()->popcount(touched, span / 64) <= most;
+    return w->count + (size_t)spr_kernels()->popcount(touched, span / 64) <= SPR_SPARSE_MOST_JOINED;
 }

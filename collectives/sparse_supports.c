@@ -223,7 +223,7 @@ static bool harvest(spr_request *rq)
     s->contributed = 0;
     s->next_rank = 0;
     s->merged++;
-    if (last || w->count * 6 > SPR_SPARSE_TARGET_BYTES || !spr_chunk_writer_room(w, s->span)) {
+    if (last || spr_sparse_is_long(w->count) || !spr_chunk_writer_room(w, s->span)) {
         if (!spr_supports_send(rq, last))
             return false;
         spr_chunk_writer_begin(w, s->merged);

@@ -253,8 +253,7 @@ bool spr_supports_take(spr_request *rq, int owner, struct spr_in *in)
     if (recv->bytes - front != own * sizeof(float))
         return refuse(rq, owner, "sent other than one sum for each entry of this rank's list");
     /* As spr_sparse_fits() has it. More would not fit a chunk when they are put together. */
-    if (c.windows > SPR_UNION_WINDOWS ||
-        (c.windows > 1 && c.count + own > 2 * SPR_SPARSE_TARGET_BYTES / 6))
+    if (c.windows > SPR_UNION_WINDOWS || (c.windows > 1 && c.count + own > SPR_SPARSE_MOST_JOINED))
         return refuse(rq, owner, "sent more sums than a message may have");
     if (!take_windows(rq, &c, (const float *)(const void *)((const char *)recv->data + front)))
         return false;

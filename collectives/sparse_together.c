@@ -232,12 +232,11 @@ static size_t pass_over(const spr_request *rq, uint32_t window)
     return n;
 }
 
-/* May a window of so many entries join a part? As spr_union_window() and spr_sparse_fits() close
- * chunks. */
+/* May a window of so many entries join a part? As where spr_union_window() closes chunks. */
 static bool joins(const struct spr_sparse_state *s, const struct part *p, size_t n)
 {
-    return p->most * 6 <= SPR_SPARSE_TARGET_BYTES && p->windows < s->most_windows &&
-           p->most + n <= 2 * SPR_SPARSE_TARGET_BYTES / 6;
+    return !spr_sparse_is_long(p->most) && p->windows < s->most_windows &&
+           p->most + n <= SPR_SPARSE_MOST_JOINED;
 }
 
 static bool is_full(const struct spr_sparse_state *s, const struct part *p)
@@ -337,9 +336,7 @@ static void sum_part(void *ctx, unsigned i)
         spr_sparse_average(rq, w->val + w->count, n);
         spr_chunk_writer_window(w, n);
     }
-    p->bytes = spr_chunk_writer_finish(w, rq->plan.sum_vtype, -1,
-                                       p->first + p->windows == s->windows ? SPR_CHUNK_LAST : 0,
-                                       p->out, s->chunk_bytes);
+    p->bytes = spr_union_encode(rq, w, p->out);
 }
 
 /* The chunks of sources that are added are closed; the others go on where the next window is. */

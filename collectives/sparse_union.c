@@ -84,20 +84,25 @@ bool spr_union_send(spr_request *rq, const struct spr_chunk_writer *w, size_t by
 
 bool spr_union_has_room(const spr_request *rq) { return spr_union_buffer(rq, 0) != NULL; }
 
+size_t spr_union_encode(const spr_request *rq, struct spr_chunk_writer *w, char *buffer)
+{
+    const struct spr_sparse_state *s = rq->state;
+    bool last = w->first_window + w->windows == s->windows;
+
+    w->coding = &s->sum_coding;
+    return spr_chunk_writer_finish(w, rq->plan.sum_vtype, -1, last ? SPR_CHUNK_LAST : 0, buffer,
+                                   s->chunk_bytes);
+}
+
 bool spr_union_close(spr_request *rq)
 {
     struct spr_sparse_state *s = rq->state;
     struct spr_chunk_writer *w = &s->union_writer;
     char *buffer = spr_union_buffer(rq, 0);
-    size_t bytes;
 
     assert(buffer); /* the caller has looked */
     spr_union_make_room(rq, 1);
-    w->coding = &s->sum_coding;
-    bytes = spr_chunk_writer_finish(w, rq->plan.sum_vtype, -1,
-                                    s->merged == s->windows ? SPR_CHUNK_LAST : 0, buffer,
-                                    s->chunk_bytes);
-    if (!spr_union_send(rq, w, bytes))
+    if (!spr_union_send(rq, w, spr_union_encode(rq, w, buffer)))
         return false;
     spr_chunk_writer_begin(w, s->merged);
     return true;
@@ -112,7 +117,7 @@ bool spr_union_window(spr_request *rq, size_t n)
     s->union_entries += n;
     spr_chunk_writer_window(w, n);
     s->merged++;
-    if (last || w->count * 6 > SPR_SPARSE_TARGET_BYTES || !spr_chunk_writer_room(w, s->span))
+    if (last || spr_sparse_is_long(w->count) || !spr_chunk_writer_room(w, s->span))
         return spr_union_close(rq);
     return true;
 }

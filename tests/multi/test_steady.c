@@ -190,55 +190,73 @@ static void nothing_is_allocated_or_registered_after_the_first_calls(void **stat
     job_on_all_transports(WORLD, run_steadily, NULL, SECONDS);
 }
 
-/* A sparse ring of 2 ranks, which keeps more than 8 MiB that its neighbour does not take yet. */
+/* A long list of 2 ranks: a ring keeps more than 8 MiB that its neighbour does not take yet, and
+ * threads that sum together have megabytes each. */
 
 enum { LONG_N = 8 << 20, LONG_K = LONG_N / 4 };
 
-struct ring {
+struct long_sum {
+    const char *algorithm;
     spr_comm *comm;
     spr_sparse list;
     float *out;
 };
 
-static void run_ring(void *ctx)
+static void run_long_sum(void *ctx)
 {
-    struct ring *g = ctx;
+    struct long_sum *g = ctx;
     spr_call_options options = SPR_CALL_OPTIONS_INIT;
 
-    options.algorithm = "ring";
+    options.algorithm = g->algorithm;
     RANK_CHECK(!spr_sparse_allreduce(g->comm, &g->list, LONG_N, g->out, NULL, SPR_SUM, &options));
 }
 
-static void run_rings_steadily(struct job *job, int rank, spr_comm *comm)
+static void run_long_sums_steadily(struct job *job, int rank, spr_comm *comm)
 {
     uint32_t *index = malloc(LONG_K * sizeof *index);
     float *value = malloc(LONG_K * sizeof *value), *out = malloc(LONG_N * sizeof *out);
-    struct ring g = {comm, {index, value, LONG_K, 0}, out};
+    struct long_sum g = {*(const char *const *)job->arg, comm, {index, value, LONG_K, 0}, out};
+    spr_stats stats = {.struct_size = sizeof stats};
     int steady;
 
-    (void)job;
     RANK_CHECK(index && value && out);
     for (size_t i = 0; i < LONG_K; i++) {
         index[i] = (uint32_t)(4 * i + spr_hash_u32((uint64_t)rank << 32 ^ i) % 4);
         value[i] = 1;
     }
-    steady = longest_steady(comm, run_ring, &g);
+    steady = longest_steady(comm, run_long_sum, &g);
     if (steady < 2)
-        fprintf(stderr, "rank %d: %d rings without an allocation\n", rank, steady);
+        fprintf(stderr, "rank %d: %d sums by %s without an allocation\n", rank, steady,
+                g.algorithm);
     RANK_CHECK(steady >= 2);
+    RANK_CHECK(!spr_comm_stats(comm, &stats));
+    RANK_CHECK((stats.shared_windows > 0) == !strcmp(g.algorithm, "direct"));
     free(index);
     free(value);
     free(out);
 }
 
-static void what_a_ring_keeps_is_there_for_the_next_one(void **state)
+static void run_long_sums(const char *algorithm, const char *workers)
 {
     struct job job;
 
-    (void)state;
-    job_start(&job, 2, "epoll", run_rings_steadily, NULL);
+    setenv("SPARRING_WORKERS", workers, 1);
+    job_start(&job, 2, "epoll", run_long_sums_steadily, &algorithm);
     assert_true(job_wait(&job, SECONDS));
     job_expect_success(&job, 1);
+    unsetenv("SPARRING_WORKERS");
+}
+
+static void what_a_ring_keeps_is_there_for_the_next_one(void **state)
+{
+    (void)state;
+    run_long_sums("ring", "0");
+}
+
+static void what_threads_sum_in_is_there_for_the_next_sum(void **state)
+{
+    (void)state;
+    run_long_sums("direct", "1");
 }
 
 static void run_once(struct job *job, int rank, spr_comm *comm)
@@ -286,6 +304,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_allocated_or_registered_after_the_first_calls),
         cmocka_unit_test(what_a_ring_keeps_is_there_for_the_next_one),
+        cmocka_unit_test(what_threads_sum_in_is_there_for_the_next_sum),
         cmocka_unit_test(bits_are_as_the_level_of_determinism_says_on_all_transports),
     };
 

@@ -3,6 +3,7 @@
 
 #include <fenv.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -87,10 +88,12 @@ static void threads_and_caller_work_at_the_same_time(void **state)
     spr_workers_destroy(w);
 }
 
+enum { BUSY = 2 }; /* parts */
+
 struct late {
     struct spr_workers *w;
-    atomic_uint begun, over, arrived; /* begun, over: what keeps the workers busy */
-    atomic_bool may_end;
+    sem_t begun, may_end, over; /* what keeps the workers busy */
+    atomic_uint arrived;
 };
 
 static void keep_busy(void *ctx, unsigned part)
@@ -98,17 +101,16 @@ static void keep_busy(void *ctx, unsigned part)
     struct late *late = ctx;
 
     (void)part;
-    atomic_fetch_add(&late->begun, 1);
-    while (!atomic_load(&late->may_end))
-        usleep(100);
+    sem_post(&late->begun);
+    sem_wait(&late->may_end);
 }
 
 static void *run_busy(void *ctx)
 {
     struct late *late = ctx;
 
-    spr_workers_run(late->w, 2, keep_busy, late);
-    atomic_store(&late->over, 1);
+    spr_workers_run(late->w, BUSY, keep_busy, late);
+    sem_post(&late->over);
     return NULL;
 }
 
@@ -121,9 +123,9 @@ static void begin_alone(void *ctx, unsigned part)
         meet(&late->arrived, part);
         return;
     }
-    atomic_store(&late->may_end, true);
-    while (!atomic_load(&late->over))
-        usleep(100);
+    for (int i = 0; i < BUSY; i++)
+        sem_post(&late->may_end);
+    sem_wait(&late->over);
 }
 
 static void who_found_them_busy_is_helped_later(void **state)
@@ -132,9 +134,11 @@ static void who_found_them_busy_is_helped_later(void **state)
     pthread_t thread;
 
     (void)state;
+    sem_init(&late.begun, 0, 0);
+    sem_init(&late.may_end, 0, 0);
+    sem_init(&late.over, 0, 0);
     assert_int_equal(pthread_create(&thread, NULL, run_busy, &late), 0);
-    while (!atomic_load(&late.begun))
-        usleep(100);
+    sem_wait(&late.begun);
     spr_workers_run(late.w, 4, begin_alone, &late);
     assert_int_equal(late.arrived, 3);
     pthread_join(thread, NULL);
