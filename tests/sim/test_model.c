@@ -24,10 +24,10 @@ static void give_model(struct world *w, const struct spr_model *model)
         w->comms[r]->model = *model;
 }
 
-static spr_sparse draw_list(const struct cell *cell, int rank)
+static spr_sparse draw_list(const struct cell *cell, int rank, unsigned draw)
 {
     size_t k = (size_t)((double)cell->n * cell->density);
-    struct spr_rng rng = {spr_rng_u64(seed, (uint64_t)rank), 0};
+    struct spr_rng rng = {spr_rng_u64(seed, (uint64_t)draw << 32 | (uint64_t)rank), 0};
     spr_sparse list = {.count = 0};
 
     list.index = malloc((k + 1) * sizeof *list.index);
@@ -40,8 +40,9 @@ static spr_sparse draw_list(const struct cell *cell, int rank)
     return list;
 }
 
-/* Virtual seconds of one operation. */
-static double run_cell(struct world *w, const struct cell *cell, const char *algorithm)
+/* Virtual seconds of one operation, of lists of that number. */
+static double run_once(struct world *w, const struct cell *cell, const char *algorithm,
+                       unsigned draw)
 {
     spr_call_options options = SPR_CALL_OPTIONS_INIT;
     spr_sparse lists[WORLD_MAX] = {{0}};
@@ -53,7 +54,7 @@ static double run_cell(struct world *w, const struct cell *cell, const char *alg
     for (int r = 0; r < w->ranks; r++) {
         vectors[r] = calloc(cell->n, sizeof(float));
         if (cell->density > 0)
-            lists[r] = draw_list(cell, r);
+            lists[r] = draw_list(cell, r, draw);
     }
     begin = spr_now_ns(spr_sim_clock(w->sim));
     for (int r = 0; r < w->ranks; r++)
@@ -71,6 +72,19 @@ static double run_cell(struct world *w, const struct cell *cell, const char *alg
         free(lists[r].value);
     }
     return (double)(end - begin) * 1e-9;
+}
+
+/* ... of one, or of the median of three, where chance decides who of a host comes first: what takes
+ * 3.2 ms there takes 3.6 of other lists. */
+static double run_cell(struct world *w, const struct cell *cell, const char *algorithm)
+{
+    double a = run_once(w, cell, algorithm, 0), b, c;
+
+    if (!cell->per_host || cell->density == 0)
+        return a;
+    b = run_once(w, cell, algorithm, 1);
+    c = run_once(w, cell, algorithm, 2);
+    return fmax(fmin(a, b), fmin(fmax(a, b), c));
 }
 
 struct score {
@@ -173,8 +187,7 @@ static void predictions_are_near_between_hosts(void **state)
 static void predictions_are_near_where_memory_is_not_much_faster(void **state)
 {
     (void)state;
-    /* Two of 18 are dense sums that memory limits; a third is a tie within the jitter. */
-    play_hosts(4 * BANDWIDTH, 0.95, 0.8);
+    play_hosts(4 * BANDWIDTH, 0.95, 0.85);
 }
 
 /* Whatever takes longer, no algorithm is predicted to be faster for it. */
