@@ -285,8 +285,9 @@ static bool thread_done(void *arg)
     /* After a failure the others still have to be told. */
     if (comm->error.status && !spr_channel_told(&comm->channel))
         return false;
-    /* ... or that this rank has left. */
-    if (comm->left && !comm->error.status && comm->channel.frames_out > 0)
+    /* ... or what this rank has said last, such as that it has left: nobody else may see to that.
+     */
+    if (!comm->error.status && comm->channel.frames_out > 0)
         return false;
     return spr_list_empty(&comm->running) && comm->background == 0;
 }

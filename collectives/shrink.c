@@ -21,6 +21,10 @@ static bool step(void *arg)
     struct shrink *s = arg;
 
     s->status = spr_membership_step(s->comm);
+    /* The others wait for what this rank has said last, and its caller may do something else now.
+     */
+    if (s->status == SPR_OK && s->comm->channel.frames_out > 0)
+        s->status = SPR_IN_PROGRESS;
     return s->status != SPR_IN_PROGRESS;
 }
 
