@@ -30,6 +30,8 @@ static void wrong_usage_is_one_line_and_code_2(void **state)
         {"-n 2 --emulate 5 -- true", "--emulate wants a rate"},
         {"-n 2 --emulate 5gbps -- true", "--emulate wants a rate"},
         {"-n 2 --emulate nangbit -- true", "--emulate wants a rate"},
+        {"-n 2 --emulate 1gbit+ -- true", "--emulate wants a rate"},
+        {"-n 2 --emulate 1gbit+1gbit+1gbit+1gbit+1gbit -- true", "--emulate wants a rate"},
         {"-n 2 --timeout 0 -- true", "--timeout wants seconds"},
         {"-n 2 --timeout inf -- true", "--timeout wants seconds"},
         {"-n 2 --env 3=4 -- true", "--env wants NAME=VALUE"},

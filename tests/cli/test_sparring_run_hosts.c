@@ -33,6 +33,33 @@ static void emulated_hosts_have_networks_of_their_own(void **state)
     assert_int_equal(strncmp(result.output, after, half), 0);
 }
 
+static void emulated_hosts_with_two_links_use_both(void **state)
+{
+    (void)state;
+    /* What the links sent at the end: half and half, more or less. */
+    run("$RUN -n 2 --emulate 200mbit+200mbit --tag -- sh -c '$(dirname $RUN)/sparring-perf -b 4M "
+        "-e 4M -w 1 -n 4"
+        " --transport epoll >/dev/null && sleep 1 && ip -o -4 address show dev eth1 | grep -o "
+        "10[0-9./]* &&"
+        " tc qdisc show dev eth1 | grep -o \"rate [^ ]*\" && echo $SPARRING_INTERFACE &&"
+        " set -- $(sed -n \"s/.*eth[01]://p\" /proc/net/dev | awk \"{ print \\$9 }\") &&"
+        " [ $1 -gt $((($1 + $2) / 5)) ] && [ $2 -gt $((($1 + $2) / 5)) ] && echo both'");
+    if (result.code == 2)
+        skip();
+    assert_code(0);
+    assert_has(result.output, "[0] 10.78.0.1/16\n");
+    assert_has(result.output, "[1] 10.78.0.2/16\n");
+    assert_has(result.output, "[0] rate 200Mbit\n");
+    assert_has(result.output, "[1] eth0+eth1\n");
+    assert_has(result.output, "[0] both\n");
+    assert_has(result.output, "[1] both\n");
+    /* The caller's choice counts. */
+    run("$RUN -n 1 --emulate 100mbit+1gbit --env SPARRING_INTERFACE=eth1 -- sh -c"
+        " 'echo $SPARRING_INTERFACE; tc qdisc show dev eth1 | grep -o \"rate [^ ]*\"'");
+    assert_code(0);
+    assert_string_equal(result.output, "eth1\nrate 1Gbit\n");
+}
+
 static void emulated_hosts_vanish_with_a_killed_job(void **state)
 {
     (void)state;
@@ -125,6 +152,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(emulated_hosts_have_networks_of_their_own),
+        cmocka_unit_test(emulated_hosts_with_two_links_use_both),
         cmocka_unit_test(emulated_hosts_vanish_with_a_killed_job),
         cmocka_unit_test(emulation_without_privileges_says_what_is_needed),
         cmocka_unit_test(ranks_run_on_hosts_block_by_block),

@@ -53,10 +53,13 @@ static void size(const char *text)
 
 static void run_rate(const char *text)
 {
-    uint64_t rate = 1;
-    const char *wanted = parse_rate(text, &rate);
+    struct emulated_links links = {0};
+    const char *wanted = parse_rates(text, &links);
 
-    FUZZ_CHECK(wanted ? rate == 1 && *wanted : rate >= 8000 && rate <= 1000000000000u);
+    FUZZ_CHECK(wanted ? links.count == 0 && *wanted
+                      : links.count >= 1 && links.count <= EMULATED_LINKS);
+    for (int i = 0; i < links.count; i++)
+        FUZZ_CHECK(links.rate_bits_s[i] >= 8000 && links.rate_bits_s[i] <= 1000000000000u);
 }
 
 static void run_seconds(const char *text)

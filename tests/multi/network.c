@@ -32,7 +32,8 @@ static struct emulated_network network;
 
 bool network_build(int hosts)
 {
-    bool built = emulated_network_build(&network, hosts, NETWORK_RATE, NULL) == 0;
+    const struct emulated_links links = {1, {NETWORK_RATE}};
+    bool built = emulated_network_build(&network, hosts, &links, NULL) == 0;
 
     say_flush();
     return built;

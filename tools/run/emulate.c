@@ -18,9 +18,10 @@
  * collapses; far above it short messages pass at many times the rate. */
 #define SHAPER "root tbf rate %llubit burst 70kb latency 50ms\n"
 
-/* Hosts are numbered from 1 in addresses: 10.77.HIGH.LOW, fd77::HIGH:LOW, 02:77:00:00:HIGH:LOW.
- * LOW stays below 251, so no address ends in 0 or 255. */
-enum { HOSTS_PER_BLOCK = 250 };
+/* Hosts are numbered from 1 in addresses: 10.77.HIGH.LOW, fd77::HIGH:LOW, 02:77:00:00:HIGH:LOW,
+ * with 78 instead of 77 on the second link, and so on. LOW stays below 251, so no address ends in 0
+ * or 255. */
+enum { HOSTS_PER_BLOCK = 250, FIRST_NETWORK = 77 };
 
 static unsigned high_part(int host) { return (unsigned)host / HOSTS_PER_BLOCK % 256; }
 
@@ -119,50 +120,81 @@ static bool script_run(struct script *script, const char *program, bool inherit,
     return done;
 }
 
-/* The bridge, and a cable from it into each host. */
-static bool build_switch(const struct emulated_network *network, uint64_t rate_bits_s)
+/* "sw", "p7"; of other links than the first "sw1", "p7.1". */
+static const char *switch_name(int link, char name[16])
 {
+    snprintf(name, 16, link == 0 ? "sw" : "sw%d", link);
+    return name;
+}
+
+static const char *port_name(int host, int link, char name[16])
+{
+    snprintf(name, 16, link == 0 ? "p%d" : "p%d.%d", host, link);
+    return name;
+}
+
+/* A bridge, and a cable from it into each host. */
+static bool build_switch(const struct emulated_network *network, int link, uint64_t rate_bits_s)
+{
+    char bridge[16], port[16];
     struct script script;
-    /* No address of its own, so no router solicitations into the shaped links. */
-    write_sysctl("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
     if (!script_open(&script))
         return false;
-    fprintf(script.stream, "link add name sw type bridge mcast_snooping 0\nlink set sw up\n");
-    for (int i = 0; i < network->count; i++)
+    switch_name(link, bridge);
+    fprintf(script.stream, "link add name %s type bridge mcast_snooping 0\nlink set %s up\n",
+            bridge, bridge);
+    for (int i = 0; i < network->count; i++) {
+        port_name(i, link, port);
         fprintf(script.stream,
-                "link add name p%d type veth peer name eth0 address 02:77:00:00:%02x:%02x"
+                "link add name %s type veth peer name eth%d address 02:%d:00:00:%02x:%02x"
                 " netns /proc/self/fd/%d\n"
-                "link set p%d master sw up\n",
-                i, high_part(i), low_part(i), network->hosts[i].network_fd, i);
+                "link set %s master %s up\n",
+                port, link, FIRST_NETWORK + link, high_part(i), low_part(i),
+                network->hosts[i].network_fd, port, bridge);
+    }
     if (!script_run(&script, "ip", true, network) || !script_open(&script))
         return false;
     for (int i = 0; i < network->count; i++)
-        fprintf(script.stream, "qdisc add dev p%d " SHAPER, i, (unsigned long long)rate_bits_s);
+        fprintf(script.stream, "qdisc add dev %s " SHAPER, port_name(i, link, port),
+                (unsigned long long)rate_bits_s);
     return script_run(&script, "tc", false, network);
 }
 
-/* Addresses of one host, and its neighbours as permanent entries: the kernel's table of neighbours
- * is one for all namespaces, and discovery in a full mesh of a few dozen hosts overflows it. */
-static void write_host_commands(FILE *stream, int host, int count, bool ipv6)
+static bool build_switches(const struct emulated_network *network,
+                           const struct emulated_links *links)
 {
-    fprintf(stream, "link set lo up\nlink set eth0 up\naddress add 10.77.%u.%u/16 dev eth0\n",
-            high_part(host), low_part(host));
+    /* No address of its own, so no router solicitations into the shaped links. */
+    write_sysctl("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+    for (int i = 0; i < links->count; i++)
+        if (!build_switch(network, i, links->rate_bits_s[i]))
+            return false;
+    return true;
+}
+
+/* Addresses of one host on one link, and its neighbours as permanent entries: the kernel's table of
+ * neighbours is one for all namespaces, and discovery in a full mesh of a few dozen hosts overflows
+ * it. */
+static void write_host_commands(FILE *stream, int host, int count, int link, bool ipv6)
+{
+    int network = FIRST_NETWORK + link;
+    fprintf(stream, "link set eth%d up\naddress add 10.%d.%u.%u/16 dev eth%d\n", link, network,
+            high_part(host), low_part(host), link);
     if (ipv6)
-        fprintf(stream, "address add fd77::%x:%x/64 dev eth0 nodad\n", high_part(host),
-                low_part(host));
+        fprintf(stream, "address add fd%d::%x:%x/64 dev eth%d nodad\n", network, high_part(host),
+                low_part(host), link);
     for (int i = 0; i < count; i++) {
         unsigned high = high_part(i);
         unsigned low = low_part(i);
         if (i == host)
             continue;
         fprintf(stream,
-                "neighbour add 10.77.%u.%u lladdr 02:77:00:00:%02x:%02x nud permanent dev eth0\n",
-                high, low, high, low);
+                "neighbour add 10.%d.%u.%u lladdr 02:%d:00:00:%02x:%02x nud permanent dev eth%d\n",
+                network, high, low, network, high, low, link);
         if (ipv6)
             fprintf(stream,
-                    "neighbour add fd77::%x:%x lladdr 02:77:00:00:%02x:%02x nud permanent"
-                    " dev eth0\n",
-                    high, low, high, low);
+                    "neighbour add fd%d::%x:%x lladdr 02:%d:00:00:%02x:%02x nud permanent"
+                    " dev eth%d\n",
+                    network, high, low, network, high, low, link);
     }
 }
 
@@ -196,32 +228,40 @@ static bool set_congestion(const char *name)
 }
 
 /* In a child that may stay in the host. */
-static bool build_host(const struct emulated_network *network, int host, uint64_t rate_bits_s,
-                       const char *congestion)
+static bool build_host(const struct emulated_network *network, int host,
+                       const struct emulated_links *links, const char *congestion)
 {
     bool ipv6 = access("/proc/sys/net/ipv6", F_OK) == 0;
+    char path[64];
     struct script script;
     if (!emulated_host_enter(&network->hosts[host])) {
         say_errno("cannot enter emulated host %d", host);
         return false;
     }
-    write_sysctl("/proc/sys/net/ipv6/conf/eth0/accept_dad", "0");
+    for (int i = 0; i < links->count; i++) {
+        snprintf(path, sizeof path, "/proc/sys/net/ipv6/conf/eth%d/accept_dad", i);
+        write_sysctl(path, "0");
+    }
     if (!set_congestion(congestion) || !script_open(&script))
         return false;
-    write_host_commands(script.stream, host, network->count, ipv6);
+    fputs("link set lo up\n", script.stream);
+    for (int i = 0; i < links->count; i++)
+        write_host_commands(script.stream, host, network->count, i, ipv6);
     if (!script_run(&script, "ip", false, network) || !script_open(&script))
         return false;
-    fprintf(script.stream, "qdisc add dev eth0 " SHAPER, (unsigned long long)rate_bits_s);
+    for (int i = 0; i < links->count; i++)
+        fprintf(script.stream, "qdisc add dev eth%d " SHAPER, i,
+                (unsigned long long)links->rate_bits_s[i]);
     return script_run(&script, "tc", false, network);
 }
 
-static bool build_hosts(const struct emulated_network *network, uint64_t rate_bits_s,
+static bool build_hosts(const struct emulated_network *network, const struct emulated_links *links,
                         const char *congestion)
 {
     for (int i = 0; i < network->count; i++) {
         pid_t pid = fork();
         if (pid == 0) {
-            bool built = build_host(network, i, rate_bits_s, congestion);
+            bool built = build_host(network, i, links, congestion);
             say_flush();
             _exit(built ? 0 : 1);
         }
@@ -253,8 +293,8 @@ static bool make_namespaces(struct emulated_network *network)
     return unshare(CLONE_NEWNET) == 0;
 }
 
-int emulated_network_build(struct emulated_network *network, int hosts, uint64_t rate_bits_s,
-                           const char *congestion)
+int emulated_network_build(struct emulated_network *network, int hosts,
+                           const struct emulated_links *links, const char *congestion)
 {
     if (!privilege_get())
         return 2;
@@ -270,8 +310,7 @@ int emulated_network_build(struct emulated_network *network, int hosts, uint64_t
         say_errno("the namespaces of %d emulated hosts cannot be made", hosts);
         return 1;
     }
-    bool built =
-        build_switch(network, rate_bits_s) && build_hosts(network, rate_bits_s, congestion);
+    bool built = build_switches(network, links) && build_hosts(network, links, congestion);
     return built ? 0 : 1;
 }
 

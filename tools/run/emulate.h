@@ -6,6 +6,9 @@
  * ...) bridge sw -- p0 [tbf] ------ veth ------ [tbf] eth0 10.77.0.1/16 fd77::1/64
  *               -- p1 [tbf] ------ veth ------ [tbf] eth0 10.77.0.2/16 fd77::2/64
  *
+ * With several links each host has eth1, ... as well, each on a bridge of its own: sw1, p0.1,
+ * 10.78.0.1/16, fd78::1/64 and so on.
+ *
  * This process leaves the network namespace it was started in, so nothing of this is ever visible
  * there, and the kernel removes it all when the last process inside is gone. Each link is shaped in
  * both directions: on the host's side what it sends, on the bridge's side what it receives.
@@ -27,7 +30,13 @@ struct emulated_network {
     int count;
 };
 
-enum { EMULATED_ROOT_PORT = 7077, EMULATED_ADDRESS_BYTES = 16 };
+enum { EMULATED_ROOT_PORT = 7077, EMULATED_ADDRESS_BYTES = 16, EMULATED_LINKS = 4 };
+
+/* What each host has; count 0: there is no emulated network. */
+struct emulated_links {
+    int count;
+    uint64_t rate_bits_s[EMULATED_LINKS];
+};
 
 /* The IPv4 address of a host. */
 void emulated_address(int host, char address[EMULATED_ADDRESS_BYTES]);
@@ -35,8 +44,8 @@ void emulated_address(int host, char address[EMULATED_ADDRESS_BYTES]);
 /* Puts this process into new namespaces (a user namespace too, where it lacks the privilege) and
  * builds the network. congestion: NULL = leave it. Returns 0, or the exit code after one line said
  * why: 2 = not allowed here, 1 = something else. */
-int emulated_network_build(struct emulated_network *network, int hosts, uint64_t rate_bits_s,
-                           const char *congestion);
+int emulated_network_build(struct emulated_network *network, int hosts,
+                           const struct emulated_links *links, const char *congestion);
 void emulated_network_free(struct emulated_network *network);
 
 /* Moves the calling process, a child, into a host. False with errno set. */

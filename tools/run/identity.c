@@ -67,7 +67,7 @@ static void place_ranks(struct job *job)
         int size = job->count;
         if (options->machines != NULL)
             size = options->machines[host].ranks;
-        else if (options->rate_bits_s > 0)
+        else if (options->links.count > 0)
             size = options->ranks_per_host;
         if (size > job->count - rank)
             size = job->count - rank;
@@ -90,14 +90,14 @@ static bool choose_root(struct job *job)
     if (options->machines != NULL) {
         const char *at = strrchr(options->machines[0].name, '@');
         host = at != NULL ? at + 1 : options->machines[0].name;
-    } else if (options->rate_bits_s > 0) {
+    } else if (options->links.count > 0) {
         emulated_address(0, emulated);
         host = emulated;
     }
     if (options->root_host != NULL)
         host = options->root_host;
     int port = options->root_port;
-    if (port == 0 && options->rate_bits_s > 0)
+    if (port == 0 && options->links.count > 0)
         port = EMULATED_ROOT_PORT;
     if (port == 0)
         port = pick_port(options->machines == NULL);

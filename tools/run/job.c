@@ -130,9 +130,9 @@ static void drain(struct job *job, struct pollfd *slots)
 static bool start_ranks(struct job *job)
 {
     const struct options *options = job->options;
-    if (options->rate_bits_s > 0) {
+    if (options->links.count > 0) {
         job->code = emulated_network_build(&job->network, options_host_count(options),
-                                           options->rate_bits_s, options->congestion);
+                                           &options->links, options->congestion);
         if (job->code != 0)
             return false;
     }

@@ -87,7 +87,7 @@ static const char *take_trace_directory(struct options *options, const char *val
 
 static const char *take_rate(struct options *options, const char *value)
 {
-    return parse_rate(value, &options->rate_bits_s);
+    return parse_rates(value, &options->links);
 }
 
 static const char *take_ranks_per_host(struct options *options, const char *value)
@@ -145,7 +145,7 @@ static const struct option_row rows[] = {
     {NULL, 0, NULL, NULL, "Emulated network on this machine"},
     {"emulate", 0, "RATE", take_rate,
      "each rank becomes a host of its own, on a link of RATE\n"
-     "both ways: 100mbit, 1gbit, 2.5gbit"},
+     "both ways: 100mbit, 1gbit, 2.5gbit; on two: 1gbit+1gbit"},
     {"ranks-per-host", 0, "G", take_ranks_per_host, "G ranks share one emulated host [1]"},
     {"cc", 0, "NAME", take_congestion, "TCP congestion control inside the emulated hosts"},
     {NULL, 0, NULL, NULL, "Other machines"},
@@ -177,7 +177,7 @@ static enum options_next wrong(const char *text, const char *detail)
 /* What does not depend on one option alone. */
 static enum options_next check(struct options *options)
 {
-    bool emulated = options->rate_bits_s > 0;
+    bool emulated = options->links.count > 0;
     if (options->machine_count > 0) {
         if (emulated)
             return wrong("--hosts and --emulate exclude each other", "");
@@ -267,7 +267,7 @@ int options_host_count(const struct options *options)
 {
     if (options->machine_count > 0)
         return (int)options->machine_count;
-    if (options->rate_bits_s > 0)
+    if (options->links.count > 0)
         return (options->ranks + options->ranks_per_host - 1) / options->ranks_per_host;
     return 1;
 }

@@ -12,6 +12,8 @@
 #include "tools/option_rows.h"
 
 /* One machine of --hosts. */
+#include "tools/run/emulate.h"
+
 struct machine {
     char *name; /* what the remote shell is given: host or user@host */
     int slots;  /* ranks it may take; 0 = not said */
@@ -25,7 +27,7 @@ struct options {
     bool tag;
     bool bind_to_cpu;
     double timeout_s;            /* 0 = none */
-    uint64_t rate_bits_s;        /* 0 = no emulated network */
+    struct emulated_links links; /* of the emulated network */
     const char *congestion;      /* NULL = as the machine has it */
     const char *trace_directory; /* "none" = no flight recorders; NULL = chosen here */
     char *root_host;             /* NULL = chosen here */

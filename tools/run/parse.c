@@ -28,7 +28,7 @@ const char *parse_seconds(const char *text, double *seconds)
     return NULL;
 }
 
-const char *parse_rate(const char *text, uint64_t *bits_s)
+static bool parse_rate(const char *text, size_t length, uint64_t *bits_s)
 {
     static const struct {
         const char *name;
@@ -37,15 +37,33 @@ const char *parse_rate(const char *text, uint64_t *bits_s)
     char *end;
     double number = strtod(text, &end);
     for (size_t i = 0; end != text && i < sizeof units / sizeof units[0]; i++) {
-        if (strcmp(end, units[i].name) != 0)
+        size_t unit = strlen(units[i].name);
+        if (end + unit != text + length || strncmp(end, units[i].name, unit) != 0)
             continue;
         double rate = number * units[i].factor;
         if (!(rate >= 8e3 && rate <= 1e12))
             break;
         *bits_s = (uint64_t)rate;
-        return NULL;
+        return true;
     }
-    return "a rate from 8kbit to 1000gbit, such as 100mbit";
+    return false;
+}
+
+const char *parse_rates(const char *text, struct emulated_links *links)
+{
+    struct emulated_links found = {0};
+    for (const char *p = text;; p++) {
+        size_t length = strcspn(p, "+");
+        if (found.count == EMULATED_LINKS ||
+            !parse_rate(p, length, &found.rate_bits_s[found.count]))
+            return "a rate from 8kbit to 1000gbit, such as 100mbit, or up to four: 1gbit+100mbit";
+        found.count++;
+        p += length;
+        if (*p == '\0')
+            break;
+    }
+    *links = found;
+    return NULL;
 }
 
 /* One entry of --hosts, `length` characters long. */

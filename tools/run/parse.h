@@ -12,8 +12,8 @@
 bool parse_count(const char *text, int low, int high, int *value);
 /* Seconds, a positive decimal number. */
 const char *parse_seconds(const char *text, double *seconds);
-/* 250kbit, 100mbit, 2.5gbit (decimal powers, as tc has them). */
-const char *parse_rate(const char *text, uint64_t *bits_s);
+/* 250kbit, 100mbit, 2.5gbit (decimal powers, as tc has them); 1gbit+100mbit: two links. */
+const char *parse_rates(const char *text, struct emulated_links *links);
 /* H1,H2:4,[fd00::1]:2 */
 const char *parse_machines(const char *text, struct machine **machines, size_t *count);
 void machines_free(struct machine *machines, size_t count);

@@ -102,6 +102,15 @@ static bool pass_secret(const struct job *job, const struct rank *rank, const st
            setenv("SPARRING_SECRET_FD", text, 1) == 0;
 }
 
+/* Where there are several, all of them are to be used, unless the caller says otherwise. */
+static bool name_links(const struct emulated_links *links)
+{
+    char names[16 * EMULATED_LINKS] = "eth0";
+    for (int i = 1; i < links->count; i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), "+eth%d", i);
+    return links->count < 2 || setenv("SPARRING_INTERFACE", names, 0) == 0;
+}
+
 static bool set_environment(const struct job *job, const struct rank *rank, const struct ends *ends)
 {
     (void)ends;
@@ -115,7 +124,7 @@ static bool set_environment(const struct job *job, const struct rank *rank, cons
                                    : unsetenv("SPARRING_TRACE_DIR")) == 0;
     for (size_t i = 0; i < job->options->environment_count; i++)
         set = set && putenv(job->options->environment[i]) == 0;
-    set = set && unsetenv("SPARRING_JOIN") == 0;
+    set = set && name_links(&job->options->links) && unsetenv("SPARRING_JOIN") == 0;
     for (int i = 0; i < IDENTITY_COUNT; i++)
         set = set && (*identity.entries[i] == '\0' || putenv(identity.entries[i]) == 0);
     return set;
