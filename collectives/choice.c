@@ -5,18 +5,24 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "transport/lanes/lanes.h"
 
 const struct spr_transport_kind spr_transport_kinds[] = {
-    {"shm", SPR_T_SHM, &spr_transport_shm},
+    {"shm", SPR_T_SHM, &spr_transport_shm, NULL},
 #ifdef HAVE_VERBS
-    {"verbs", SPR_T_VERBS, &spr_transport_verbs},
+    {"verbs", SPR_T_VERBS, &spr_transport_verbs, NULL},
 #endif
 #ifdef HAVE_URING
-    {"uring", SPR_T_URING, &spr_transport_uring},
+    {"uring", SPR_T_URING, &spr_transport_uring, &spr_lanes_uring},
 #endif
-    {"epoll", SPR_T_EPOLL, &spr_transport_epoll},
+    {"epoll", SPR_T_EPOLL, &spr_transport_epoll, &spr_lanes_epoll},
 };
 const size_t spr_transport_kinds_count = SPR_ARRAY_LEN(spr_transport_kinds);
+
+bool spr_transport_is(const struct spr_transport *t, const struct spr_transport_kind *kind)
+{
+    return t->ops == kind->ops || (kind->lanes && t->ops == kind->lanes);
+}
 
 static bool is_tcp(int id) { return id == SPR_T_URING || id == SPR_T_EPOLL; }
 
@@ -62,12 +68,13 @@ static spr_status open_one(spr_comm *comm, const struct spr_transport_kind *kind
     struct spr_transport_params params = spr_comm_transport_params(comm);
     struct spr_error reason = {0};
     struct spr_transport *t = NULL;
+    bool lanes = kind->lanes && spr_lanes_wanted(&comm->options);
     spr_status status;
 
     params.key = &comm->key;
     params.loopback_only = comm->key.secret_bytes == 0 && !comm->options.insecure;
     params.one_thread = comm->options.progress == 0;
-    status = kind->ops->open(&params, &t, &reason);
+    status = (lanes ? kind->lanes : kind->ops)->open(&params, &t, &reason);
     if (status == SPR_OK) {
         comm->transports[comm->transport_count++] = t;
         offer->open = true;

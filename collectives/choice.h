@@ -12,7 +12,11 @@ struct spr_transport_kind {
     const char *name;
     int id; /* SPR_T_... */
     const struct spr_transport_ops *ops;
+    const struct spr_transport_ops *lanes; /* over several connections; NULL: there is no such */
 };
+
+/* Is that what this transport is? */
+bool spr_transport_is(const struct spr_transport *t, const struct spr_transport_kind *kind);
 
 /* In the order of preference: `auto` takes the first that works for a peer. At most SPR_T_COUNT. */
 extern const struct spr_transport_kind spr_transport_kinds[];

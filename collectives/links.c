@@ -61,10 +61,10 @@ void spr_comm_describe(const spr_comm *comm, struct spr_peer_info *info)
     for (int i = 0; i < comm->transport_count; i++) {
         for (size_t k = 0; k < spr_transport_kinds_count; k++) {
             const struct spr_transport_kind *kind = &spr_transport_kinds[k];
-            if (kind->ops != comm->transports[i]->ops)
+            if (!spr_transport_is(comm->transports[i], kind))
                 continue;
             info->transports |= 1u << kind->id;
-            kind->ops->address(comm->transports[i], info->address[kind->id]);
+            comm->transports[i]->ops->address(comm->transports[i], info->address[kind->id]);
         }
     }
 }
@@ -91,7 +91,7 @@ static spr_status connect_peer(spr_comm *comm, int peer, struct spr_error *error
 
     for (int i = 0; kind && i < comm->transport_count; i++) {
         struct spr_transport *t = comm->transports[i];
-        if (t->ops != kind->ops)
+        if (!spr_transport_is(t, kind))
             continue;
         status = t->ops->connect(t, peer, info, &link, error);
         if (status == SPR_OK)
@@ -110,7 +110,7 @@ static bool is_used(const spr_comm *comm, const struct spr_transport *t)
         const struct spr_transport_kind *kind =
             r == comm->rank ? NULL
                             : spr_transport_choose(&comm->peers[comm->rank], &comm->peers[r], NULL);
-        if (kind && kind->ops == t->ops)
+        if (kind && spr_transport_is(t, kind))
             return true;
     }
     return false;
@@ -127,9 +127,7 @@ void spr_comm_close_unused(spr_comm *comm)
             continue;
         }
         comm->transports[kept++] = t;
-#ifdef HAVE_URING
-        comm->thread_only |= t->ops == &spr_transport_uring;
-#endif
+        comm->thread_only |= t->ops->one_submitter;
     }
     comm->transport_count = kept;
 }

@@ -351,6 +351,7 @@ tests_cli_test_sparring_perf_elastic_SOURCES = tests/cli/test_sparring_perf_elas
 tests_cli_test_sparring_perf_elastic_LDADD = $(CMOCKA_LIBS)
 test_scripts += tests/cli/test_compare.sh tests/cli/test_sparring_codec.sh tests/cli/test_sparring_sim.sh \
 	tests/cli/test_sparring_tune.sh
+test_scripts += tests/multi/test_lanes.sh
 EXTRA_DIST += tests/cli/tool.sh
 
 # Only by `make check-vm`: VM_TESTS in a virtual machine that has soft-RoCE, one after the other in one boot; VM_HOST_TESTS here,

@@ -89,6 +89,8 @@ transport_libspr_transport_la_SOURCES += \
 # TCP: what both twins share, and the epoll twin.
 transport_libspr_transport_la_SOURCES += \
 	transport/epoll/epoll.c \
+	transport/lanes/lanes.c \
+	transport/lanes/lanes.h \
 	transport/tcp/accept.c \
 	transport/tcp/address.c \
 	transport/tcp/address.h \

@@ -34,6 +34,7 @@ enum { SPR_CONNECT_AUTO, SPR_CONNECT_CM, SPR_CONNECT_SOCKET };
 struct spr_options {
     char *transports;     /* "auto" or a list of names */
     char *interface_name; /* "" = choose */
+    int sockets;          /* TCP connections to each peer on each interface */
     char *congestion;     /* "" = leave the system's */
     int progress;         /* 0 thread, 1 caller */
     double timeout_s, init_timeout_s, warn_s;

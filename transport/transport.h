@@ -71,8 +71,9 @@ struct spr_link_events {
     /* The link is connected and authenticated. */
     void (*up)(struct spr_link *link);
     /* A header arrived (any type). Not SPR_OK: the frame breaks the protocol; the transport takes
-     * the link down with that status and calls no further upcall than down(). Frames without
-     * payload get header(), then payload() with data NULL. */
+     * the link down with that status and calls no further upcall than down(); but IN_PROGRESS, only
+     * where ops->unpark: not yet, and nothing more of this link until then. Frames without payload
+     * get header(), then payload() with data NULL. */
     spr_status (*header)(struct spr_link *link, const struct spr_frame *frame, struct spr_rx *rx);
     /* The payload is complete. A transport that has compared its CRC while it came in, and found it
      * right, clears SPR_FRAME_CRC in *frame. Borrowed or lent: data stays valid until release(link,
@@ -148,6 +149,7 @@ struct spr_transport_ops {
     bool narrow; /* of some Gbit/s: a byte less is worth the time of a CPU */
     bool memory; /* of this host: the CPUs of both ends move what is sent, and nothing else does */
     bool places; /* peers write memory that is registered with it */
+    bool one_submitter; /* where params.one_thread, only that thread may move bytes */
     /* Create; start to listen. `error` gets the reason. UNSUPPORTED / SYSTEM: not possible here. */
     spr_status (*open)(const struct spr_transport_params *params, struct spr_transport **transport,
                        struct spr_error *error);
@@ -168,8 +170,11 @@ struct spr_transport_ops {
     /* Let the peer write here, until it has or the link is down: then frames may come that are
      * PLACED. False: it cannot, and the memory is received into as always. NULL: never. */
     bool (*expose)(struct spr_link *link, void *memory, size_t bytes, struct spr_place *place);
-    /* Give borrowed memory back. */
+    /* Give borrowed memory back. A token is a multiple of 8, or 1 more: two bits are free. */
     void (*release)(struct spr_link *link, void *token);
+    /* In the next progress(), show the header again that was not wanted yet. NULL: there is none
+     * such. */
+    void (*unpark)(struct spr_link *link);
     /* Cut the link now: no further frames, no upcalls but sent() of queued tx (failed) in the next
      * progress(). The peer sees end of file, or a reset if frames were queued. Idempotent. */
     void (*kill)(struct spr_link *link);
@@ -186,6 +191,10 @@ struct spr_transport_ops {
      * end of this process does not take them back. Nothing wakes the caller when that becomes true,
      * and it may become so only because somebody asks. */
     bool (*delivered)(struct spr_link *link);
+    /* Bytes that the kernel has taken of it and the peer's has not got. NULL: none is known of. */
+    size_t (*unacknowledged)(struct spr_link *link);
+    /* Bytes per second that it moves when it is busy, as far as the kernel knows; 0: not yet. */
+    double (*speed)(struct spr_link *link);
     /* Free everything. No upcalls. */
     void (*close)(struct spr_transport *t);
     /* Memory that frames are sent from and, `writable`, that peers may be let write (expose): the

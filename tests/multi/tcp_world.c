@@ -6,21 +6,31 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "transport/lanes/lanes.h"
+
 const struct variant epoll4 = {
-    {&spr_transport_epoll, &spr_transport_epoll}, "127.0.0.1", true, 0, 0};
-const struct variant epoll6 = {{&spr_transport_epoll, &spr_transport_epoll}, "::1", true, 0, 0};
+    {&spr_transport_epoll, &spr_transport_epoll}, "127.0.0.1", true, 0, 0, 0};
+const struct variant epoll6 = {{&spr_transport_epoll, &spr_transport_epoll}, "::1", true, 0, 0, 0};
+const struct variant three_lanes = {
+    {&spr_lanes_epoll, &spr_lanes_epoll}, "127.0.0.1", true, 0, 0, 3};
+const struct variant one_lane = {
+    {&spr_lanes_epoll, &spr_transport_epoll}, "127.0.0.1", true, 0, 0, 4};
 #ifdef HAVE_URING
+const struct variant uring_lanes = {
+    {&spr_lanes_uring, &spr_lanes_uring}, "127.0.0.1", true, 0, 0, 2};
+const struct variant mixed_lanes = {
+    {&spr_lanes_uring, &spr_lanes_epoll}, "127.0.0.1", true, 0, 0, 4};
 const struct variant uring4 = {
-    {&spr_transport_uring, &spr_transport_uring}, "127.0.0.1", true, 0, 0};
-const struct variant uring6 = {{&spr_transport_uring, &spr_transport_uring}, "::1", true, 0, 0};
+    {&spr_transport_uring, &spr_transport_uring}, "127.0.0.1", true, 0, 0, 0};
+const struct variant uring6 = {{&spr_transport_uring, &spr_transport_uring}, "::1", true, 0, 0, 0};
 const struct variant threads = {
-    {&spr_transport_uring, &spr_transport_uring}, "127.0.0.1", false, 0, 0};
+    {&spr_transport_uring, &spr_transport_uring}, "127.0.0.1", false, 0, 0, 0};
 const struct variant mixed = {
-    {&spr_transport_uring, &spr_transport_epoll}, "127.0.0.1", true, 0, 0};
+    {&spr_transport_uring, &spr_transport_epoll}, "127.0.0.1", true, 0, 0, 0};
 #endif
 #ifdef HAVE_VERBS
 const struct variant verbs = {
-    {&spr_transport_verbs, &spr_transport_verbs}, "127.0.0.1", true, 0, 0};
+    {&spr_transport_verbs, &spr_transport_verbs}, "127.0.0.1", true, 0, 0, 0};
 #endif
 
 void choose_variants(void)
@@ -68,6 +78,7 @@ struct node *open_nodes(const struct variant *v, int size, uint32_t frames)
         n[i].frames = frames;
         n[i].options.verbs_rails = v->rails ? v->rails : 1;
         n[i].options.verbs_qps = v->qps ? v->qps : 1;
+        n[i].options.sockets = v->sockets ? v->sockets : 1;
         if (node_open(&n[i], v->ops[i % 2]) == SPR_ERR_UNSUPPORTED) {
             print_message("%s\n", n[i].error.text);
             skip();

@@ -22,9 +22,12 @@ struct variant {
     const char *address;
     bool one_thread;
     int rails, qps; /* verbs: devices, queue pairs on each; 0: the default */
+    int sockets;    /* lanes; 0: the default */
 };
 
 extern const struct variant epoll4, epoll6, uring4, uring6, threads, mixed, verbs;
+/* Over several connections, and at one end only. */
+extern const struct variant three_lanes, one_lane, uring_lanes, mixed_lanes;
 
 /* One test on one variant. */
 #define ON(test, variant)                                                                          \
@@ -37,6 +40,11 @@ extern const struct variant epoll4, epoll6, uring4, uring6, threads, mixed, verb
 #define ON_ALL(test) ON(test, epoll4), ON_URING(test), ON(test, verbs)
 #else
 #define ON_ALL(test) ON(test, epoll4), ON_URING(test)
+#endif
+#ifdef HAVE_URING
+#define ON_LANES(test) ON(test, three_lanes), ON(test, uring_lanes)
+#else
+#define ON_LANES(test) ON(test, three_lanes)
 #endif
 #ifdef HAVE_URING
 #define ON_URING(test) ON(test, uring4)

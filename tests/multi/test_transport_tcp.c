@@ -3,6 +3,7 @@
  * The TCP transports, each test on both twins: frames between transports of one process and of
  * several, the death of a peer, a link that is cut, and strangers at the listener.
  */
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
@@ -109,6 +110,7 @@ static void one_of_many(const struct variant *v, struct board *b, int rank, int 
 
     node_init(&n, rank, size, seed, v->address);
     n.params.one_thread = v->one_thread;
+    n.options.sockets = v->sockets ? v->sockets : 1;
     n.frames = scaled_frames(80);
     assert_int_equal(node_open(&n, v->ops[rank % 2]), SPR_OK);
     meet(b, &n);
@@ -163,6 +165,7 @@ static void a_killed_peer_is_noticed_at_once(void **state)
     assert_true(pid >= 0);
     node_init(&n, pid == 0, 2, seed, v->address);
     n.params.one_thread = v->one_thread;
+    n.options.sockets = v->sockets ? v->sockets : 1;
     n.frames = UINT32_MAX;
     assert_int_equal(node_open(&n, v->ops[0]), SPR_OK);
     meet(b, &n);
@@ -204,7 +207,7 @@ static void a_link_is_cut_with_frames_queued(void **state)
     connect_nodes(n, 2);
     run_nodes(n, 2, moving);
     /* In the middle of a payload, if it comes to that within a second. */
-    for (double end = now_s() + 1; !p->into && now_s() < end;) {
+    for (double end = now_s() + 1; !node_receives(p) && now_s() < end;) {
         node_step(&n[1]);
         node_step(&n[0]);
     }
@@ -214,8 +217,7 @@ static void a_link_is_cut_with_frames_queued(void **state)
     n[0].t->ops->kill(p->link);
     assert_int_equal(p->link->state, SPR_LINK_DOWN);
     /* The memory of the payload that was arriving is the receiver's again. */
-    spr_free(p->into);
-    p->into = NULL;
+    node_drop(p);
     p->up = false; /* no upcall but sent() is allowed now */
     while (p->came_back < p->sent)
         node_step(&n[0]);
@@ -250,8 +252,7 @@ static void a_cut_link_is_no_death(void **state)
             node_step(&n[spr_rng_below(&rng, 2)]);
         node_feed(&n[0]);
         n[0].t->ops->kill(p->link);
-        spr_free(p->into);
-        p->into = NULL;
+        node_drop(p);
         p->up = false;
         while (p->came_back < p->sent)
             node_step(&n[0]);
@@ -262,6 +263,52 @@ static void a_cut_link_is_no_death(void **state)
         }
         if (p->failed > 0 && n[1].peers[0].why != SPR_ERR_LINK)
             fail_msg("trial %d: %s", trial, n[1].peers[0].text);
+        close_nodes(n, 2);
+    }
+}
+
+/* Descriptors of this process that are one end of a TCP connection. */
+static int connections(int fds[64])
+{
+    int n = 0;
+
+    for (int fd = 3; fd < 256 && n < 64; fd++) {
+        struct sockaddr_in to;
+        socklen_t length = sizeof to;
+        if (!getpeername(fd, (struct sockaddr *)&to, &length) && to.sin_family == AF_INET)
+            fds[n++] = fd;
+    }
+    return n;
+}
+
+/* As when something between the two closes one of their connections: frames are missing, so the
+ * link is over at both ends, and nobody has died. */
+static void a_connection_that_breaks_takes_the_others_with_it(void **state)
+{
+    struct spr_rng rng = {test_seed(), 0};
+
+    for (int trial = 0; trial < 20; trial++) {
+        struct node *n = open_nodes(*state, 2, UINT32_MAX);
+        int fds[64], count;
+
+        connect_nodes(n, 2);
+        run_nodes(n, 2, moving);
+        for (uint64_t steps = spr_rng_below(&rng, 40); steps > 0; steps--)
+            node_step(&n[spr_rng_below(&rng, 2)]);
+        count = connections(fds);
+        assert_true(count >= 4);
+        shutdown(fds[spr_rng_below(&rng, (uint64_t)count)], SHUT_RDWR);
+        while (!n[0].peers[1].down || !n[1].peers[0].down) {
+            int steps = node_step(&n[0]) + node_step(&n[1]);
+            if (!steps)
+                node_sleep(&n[spr_rng_below(&rng, 2)], 10);
+        }
+        for (int i = 0; i < 2; i++) {
+            const struct node_peer *p = &n[i].peers[!i];
+            assert_int_equal(p->came_back, p->sent);
+            if (p->why != SPR_ERR_LINK)
+                fail_msg("trial %d: rank %d saw: %s", trial, i, p->text);
+        }
         close_nodes(n, 2);
     }
 }
@@ -359,7 +406,23 @@ int main(void)
         ON_ALL(a_link_is_cut_inside_an_upcall),
         ON_ALL(a_transport_is_closed_while_frames_fly),
         ON_ALL(another_thread_closes),
+        ON_LANES(two_in_one_process_exchange_frames),
+        ON_LANES(five_in_one_process_exchange_frames),
+        ON_LANES(two_processes_exchange_frames),
+        ON_LANES(four_processes_exchange_frames),
+        ON_LANES(a_killed_peer_is_noticed_at_once),
+        ON_LANES(a_link_is_cut_with_frames_queued),
+        ON_LANES(a_cut_link_is_no_death),
+        ON_LANES(a_link_is_cut_inside_an_upcall),
+        ON_LANES(a_connection_that_breaks_takes_the_others_with_it),
+        ON_LANES(a_transport_is_closed_while_frames_fly),
+        ON_LANES(another_thread_closes),
+        ON(five_in_one_process_exchange_frames, one_lane),
+        ON(four_processes_exchange_frames, one_lane),
 #ifdef HAVE_URING
+        ON(five_in_one_process_exchange_frames, mixed_lanes),
+        ON(four_processes_exchange_frames, mixed_lanes),
+        ON(a_cut_link_is_no_death, mixed_lanes),
         ON(two_in_one_process_exchange_frames, uring6),
         ON(two_in_one_process_exchange_frames, threads),
         ON(two_in_one_process_exchange_frames, mixed),

@@ -14,9 +14,9 @@
 #define STRANGERS 48
 
 static const struct variant one = {
-    {&spr_transport_verbs, &spr_transport_verbs}, "10.9.0.1", true, 1, 1};
+    {&spr_transport_verbs, &spr_transport_verbs}, "10.9.0.1", true, 1, 1, 0};
 static const struct variant many = {
-    {&spr_transport_verbs, &spr_transport_verbs}, "10.9.0.1", true, 2, 2};
+    {&spr_transport_verbs, &spr_transport_verbs}, "10.9.0.1", true, 2, 2, 0};
 
 static struct verbs_link *link_of(const struct node *n)
 {

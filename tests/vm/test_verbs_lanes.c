@@ -40,7 +40,7 @@ static void frames_arrive(const struct variant *v, int other_qps, uint32_t lanes
 static void queue_pairs_share_the_work(void **state)
 {
     static const struct variant three = {
-        {&spr_transport_verbs, &spr_transport_verbs}, "10.9.0.1", true, 1, 3};
+        {&spr_transport_verbs, &spr_transport_verbs}, "10.9.0.1", true, 1, 3, 0};
 
     (void)state;
     frames_arrive(&three, 3, 3);
@@ -49,7 +49,7 @@ static void queue_pairs_share_the_work(void **state)
 static void as_many_are_connected_as_both_have(void **state)
 {
     static const struct variant four = {
-        {&spr_transport_verbs, &spr_transport_verbs}, "10.9.0.1", true, 1, 4};
+        {&spr_transport_verbs, &spr_transport_verbs}, "10.9.0.1", true, 1, 4, 0};
 
     (void)state;
     frames_arrive(&four, 2, 2);
@@ -58,7 +58,7 @@ static void as_many_are_connected_as_both_have(void **state)
 static void devices_share_the_work(void **state)
 {
     static const struct variant rails = {
-        {&spr_transport_verbs, &spr_transport_verbs}, "10.9.0.1", true, 2, 2};
+        {&spr_transport_verbs, &spr_transport_verbs}, "10.9.0.1", true, 2, 2, 0};
 
     (void)state;
     frames_arrive(&rails, 2, 4);
@@ -67,7 +67,7 @@ static void devices_share_the_work(void **state)
 static void a_device_that_fails_ends_the_link(void **state)
 {
     static const struct variant rails = {
-        {&spr_transport_verbs, &spr_transport_verbs}, "10.9.0.1", true, 2, 1};
+        {&spr_transport_verbs, &spr_transport_verbs}, "10.9.0.1", true, 2, 1, 0};
     struct node *n;
 
     (void)state;

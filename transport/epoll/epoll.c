@@ -59,7 +59,14 @@ static int receive(struct link *l)
     size_t total = 0;
     int steps = 0;
 
-    while (l->readable && total < FAIR_BYTES) {
+    if (c->unparked) {
+        const char *why = "";
+        spr_status status = spr_tcp_conn_received(c, 0, &why);
+        if (status)
+            return status == SPR_ERR_CANCELED ? 1 : lost(l, status, why);
+        steps++;
+    }
+    while (l->readable && !c->parked && total < FAIR_BYTES) {
         struct iovec iov[2];
         struct msghdr m = {.msg_iov = iov};
         const char *why = "";
@@ -157,7 +164,7 @@ static int serve(struct transport *t, struct link *l)
         steps += transmit(l);
     if (l->tcp.link.state == SPR_LINK_DOWN)
         return steps + spr_tcp_return_queue(&l->tcp);
-    if (l->readable || (l->writable && l->tcp.conn.tx_first))
+    if ((l->readable && !l->tcp.conn.parked) || (l->writable && l->tcp.conn.tx_first))
         spr_tcp_wake(&t->tcp, &l->tcp);
     return steps;
 }
@@ -301,12 +308,15 @@ const struct spr_transport_ops spr_transport_epoll = {
     .send = spr_tcp_send,
     .limit_unsent = spr_tcp_limit_unsent,
     .release = spr_tcp_release,
+    .unpark = spr_tcp_unpark,
     .kill = kill_link,
     .progress = progress,
     .fd = pollable,
     .arm = arm,
     .idle = spr_tcp_idle,
     .delivered = spr_tcp_delivered,
+    .unacknowledged = spr_tcp_unacknowledged,
+    .speed = spr_tcp_speed,
     .close = close_transport,
     .mem_register = mem_register,
     .mem_deregister = mem_deregister,

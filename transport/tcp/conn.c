@@ -110,7 +110,6 @@ static spr_status take_header(struct spr_tcp_conn *c, const char **why)
     spr_status status;
 
     memcpy(&c->frame, c->ahead + c->ahead_begin, SPR_FRAME_BYTES);
-    c->ahead_begin += SPR_FRAME_BYTES;
     c->rx_done = 0;
     c->rx_crc = 0;
     c->rx_to = NULL;
@@ -119,8 +118,10 @@ static spr_status take_header(struct spr_tcp_conn *c, const char **why)
     status = c->events->header(c->link, &c->frame, &rx);
     if (c->stopped)
         return SPR_ERR_CANCELED;
+    c->parked = status == SPR_IN_PROGRESS;
     if (status != SPR_OK)
         return status;
+    c->ahead_begin += SPR_FRAME_BYTES;
     if (c->frame.bytes > SPR_FRAME_MAX_PAYLOAD)
         return SPR_ERR_PROTO;
     c->in_payload = true;
@@ -175,6 +176,7 @@ static spr_status deliver(struct spr_tcp_conn *c)
 spr_status spr_tcp_conn_received(struct spr_tcp_conn *c, size_t n, const char **why)
 {
     c->counters->received_bytes += n;
+    c->unparked = false;
     if (c->in_payload && c->rx_to) {
         size_t direct = spr_min_size(n, c->frame.bytes - c->rx_done);
         have_payload(c, direct);
@@ -188,7 +190,7 @@ spr_status spr_tcp_conn_received(struct spr_tcp_conn *c, size_t n, const char **
                 return SPR_OK;
             status = take_header(c, why);
             if (status)
-                return status;
+                return c->parked ? SPR_OK : status;
         }
         take_payload(c);
         if (c->rx_done < c->frame.bytes)
@@ -197,6 +199,12 @@ spr_status spr_tcp_conn_received(struct spr_tcp_conn *c, size_t n, const char **
         if (status)
             return status;
     }
+}
+
+void spr_tcp_conn_unpark(struct spr_tcp_conn *c)
+{
+    c->unparked |= c->parked;
+    c->parked = false;
 }
 
 bool spr_tcp_conn_mid_frame(const struct spr_tcp_conn *c)

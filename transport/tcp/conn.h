@@ -45,6 +45,8 @@ struct spr_tcp_conn {
     struct spr_counters *counters;
     struct spr_tcp_staging *staging;
     bool stopped; /* no further upcalls but sent() */
+    bool parked;  /* the next frame is not wanted yet: nothing is received until unpark() */
+    bool unparked;
 
     /* Receiving. In the middle of a payload with a place of its own (rx_to) nothing is read ahead.
      */
@@ -74,8 +76,10 @@ void spr_tcp_conn_free(struct spr_tcp_conn *c);
 /* Where the next bytes go: 1 or 2 vectors. */
 int spr_tcp_conn_want(struct spr_tcp_conn *c, struct iovec iov[2]);
 /* n bytes were received into them: upcalls. Not SPR_OK: take the link down with that status and
- * *why; CANCELED: an upcall stopped the connection. */
+ * *why; CANCELED: an upcall stopped the connection. Afterwards c->parked: receive no more. */
 spr_status spr_tcp_conn_received(struct spr_tcp_conn *c, size_t n, const char **why);
+/* Ask for the frame that was not wanted again. The owner's next step is received() of 0 bytes. */
+void spr_tcp_conn_unpark(struct spr_tcp_conn *c);
 /* Would end of file now cut a frame? */
 bool spr_tcp_conn_mid_frame(const struct spr_tcp_conn *c);
 

@@ -7,7 +7,10 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/mem.h"
 
 /* Bridges and the host's ends of containers and virtual machines: they are up, have addresses that
  * look right, and lead to no other host. */
@@ -112,6 +115,58 @@ static bool by_name(const struct ifaddrs *all, const char *item, struct spr_tcp_
     return found > 0;
 }
 
+static bool find(const struct ifaddrs *all, const char *item, struct spr_tcp_interface *chosen)
+{
+    return by_name(all, item, chosen) || by_address(all, item, chosen);
+}
+
+/* The next word of a list, which ends at one of `separators`; returns what follows it. */
+static const char *next_word(const char *list, const char *separators,
+                             char word[SPR_TCP_INTERFACE_TEXT])
+{
+    size_t length = strcspn(list, separators);
+
+    snprintf(word, SPR_TCP_INTERFACE_TEXT, "%.*s", (int)length, list);
+    return list + length + (list[length] != '\0');
+}
+
+/* Those of one item of the list. False: none of them is there. */
+static bool join(const struct ifaddrs *all, const char *item, struct spr_tcp_joined *joined)
+{
+    struct spr_tcp_interface seen;
+    char word[SPR_TCP_INTERFACE_TEXT];
+
+    *joined = (struct spr_tcp_joined){0};
+    for (const char *p = item; *p;) {
+        p = next_word(p, "+", word);
+        if (!find(all, word, &seen))
+            memcpy(joined->missing, word, sizeof word);
+        else if (joined->count++ < SPR_ARRAY_LEN(joined->names))
+            memcpy(joined->names[joined->count - 1], word, sizeof word);
+    }
+    return joined->count > 0;
+}
+
+void spr_tcp_interface_joined(const char *wanted, struct spr_tcp_joined *joined)
+{
+    struct ifaddrs *all = NULL;
+    bool found = false;
+
+    *joined = (struct spr_tcp_joined){0};
+    if (!wanted || !strchr(wanted, '+') || getifaddrs(&all))
+        return;
+    for (const char *p = wanted; *p && !found;) {
+        size_t length = strcspn(p, ",");
+        char *item = strndup(p, length);
+        found = item && join(all, item, joined);
+        if (found && !strchr(item, '+'))
+            *joined = (struct spr_tcp_joined){0};
+        free(item);
+        p += length + (p[length] == ',');
+    }
+    freeifaddrs(all);
+}
+
 static bool has_address(const struct ifaddrs *all, const char *name)
 {
     for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
@@ -147,11 +202,9 @@ static spr_status choose_wanted(const struct ifaddrs *all, const char *wanted, b
     char exist[400];
 
     for (const char *p = wanted; *p;) {
-        char item[100];
-        size_t length = strcspn(p, ",");
-        snprintf(item, sizeof item, "%.*s", (int)length, p);
-        p += length + (p[length] == ',');
-        if (!by_name(all, item, chosen) && !by_address(all, item, chosen))
+        char item[SPR_TCP_INTERFACE_TEXT];
+        p = next_word(p, ",+", item);
+        if (!find(all, item, chosen))
             continue;
         if (loopback_only && !chosen->address.loopback)
             return spr_error_set(error, SPR_ERR_INVALID, -1,
@@ -203,11 +256,16 @@ static const char *passed_over(const struct ifaddrs *i, int rank, const char *wa
 {
     const char *unfit;
     struct spr_tcp_address a = chosen->address;
+    struct spr_tcp_joined joined;
 
     if (!is_up(i))
         return "down";
     if (!rank)
         return "no address";
+    spr_tcp_interface_joined(wanted, &joined);
+    for (uint32_t j = 1; j < joined.count && j < SPR_ARRAY_LEN(joined.names); j++)
+        if (!strcmp(joined.names[j], i->ifa_name))
+            return "joined with the first one";
     if (wanted && wanted[0])
         return chosen->name[0] ? "another one was asked for" : "not asked for";
     unfit = loopback_only ? unfit_as_loopback(i) : unfit_by_default(i);

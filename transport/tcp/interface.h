@@ -12,6 +12,19 @@
 #include "base/error.h"
 #include "transport/tcp/address.h"
 
+#define SPR_TCP_INTERFACE_TEXT 100 /* a name or an address, as in the option */
+
+/* Interfaces that are used together. */
+struct spr_tcp_joined {
+    uint32_t count; /* of names; 0: none are joined. More than four are counted only */
+    char names[4][SPR_TCP_INTERFACE_TEXT];
+    char missing[SPR_TCP_INTERFACE_TEXT]; /* one that is not up, or has no address; "": none */
+};
+
+/* What `wanted` joins with '+': "eth0+eth1,eth2" is eth0 and eth1, as far as they are up and have
+ * an address, else eth2 (count 0: nothing is joined). */
+void spr_tcp_interface_joined(const char *wanted, struct spr_tcp_joined *joined);
+
 struct spr_tcp_interface {
     char name[16]; /* IF_NAMESIZE */
     struct spr_tcp_address address;
@@ -20,10 +33,11 @@ struct spr_tcp_interface {
 };
 
 /*
- * `wanted`: names of interfaces or literal addresses, separated by commas, of which the first that
- * exists and is up is taken; "" takes the first interface that is up, has an address and is neither
- * loopback nor made for containers and virtual machines (veth*, docker*, br-*, virbr*), IPv4 before
- * IPv6, and loopback when there is none. `loopback_only`: nothing but loopback will do.
+ * `wanted`: names of interfaces or literal addresses, separated by commas, or '+' where they are
+ * joined, of which the first that exists and is up is taken; "" takes the first interface that is
+ * up, has an address and is neither loopback nor made for containers and virtual machines (veth*,
+ * docker*, br-*, virbr*), IPv4 before IPv6, and loopback when there is none. `loopback_only`:
+ * nothing but loopback will do.
  *
  * Errors: INVALID (none of the wanted exists, is up and has an address, or it is not loopback; the
  * text lists what exists), SYSTEM.

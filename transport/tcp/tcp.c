@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <linux/sockios.h>
+#include <linux/tcp.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -215,17 +216,39 @@ void spr_tcp_release(struct spr_link *link, void *token)
         spr_tcp_staging_put(&spr_tcp_of(link->transport)->staging, token);
 }
 
+void spr_tcp_unpark(struct spr_link *link)
+{
+    struct spr_tcp_link *l = spr_tcp_link_of(link);
+
+    spr_tcp_conn_unpark(&l->conn);
+    spr_tcp_wake(spr_tcp_of(link->transport), l);
+}
+
 bool spr_tcp_idle(struct spr_transport *t) { return spr_tcp_of(t)->queued == 0; }
 
 /* What the peer has not acknowledged is lost when this socket is closed with unread data in it,
  * which a process that just exits does. */
 bool spr_tcp_delivered(struct spr_link *link)
 {
-    const struct spr_tcp_link *l = (const struct spr_tcp_link *)link;
-    int unacknowledged = 0;
+    return !spr_tcp_link_of(link)->conn.tx_first && spr_tcp_unacknowledged(link) == 0;
+}
 
-    return !l->conn.tx_first &&
-           (l->fd < 0 || ioctl(l->fd, SIOCOUTQ, &unacknowledged) || unacknowledged == 0);
+double spr_tcp_speed(struct spr_link *link)
+{
+    struct tcp_info info = {0};
+    socklen_t length = sizeof info;
+    int fd = spr_tcp_link_of(link)->fd;
+
+    if (fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length))
+        return 0;
+    return (double)info.tcpi_delivery_rate;
+}
+
+size_t spr_tcp_unacknowledged(struct spr_link *link)
+{
+    int fd = spr_tcp_link_of(link)->fd, bytes = 0;
+
+    return fd < 0 || ioctl(fd, SIOCOUTQ, &bytes) ? 0 : (size_t)bytes;
 }
 
 int spr_tcp_tell_sent(struct spr_tcp_link *l, struct spr_tx *list)

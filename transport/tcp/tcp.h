@@ -124,8 +124,11 @@ spr_status spr_tcp_connect(struct spr_transport *t, int peer, const struct spr_p
 void spr_tcp_send(struct spr_link *link, struct spr_tx *tx);
 void spr_tcp_limit_unsent(struct spr_link *link, size_t bytes);
 void spr_tcp_release(struct spr_link *link, void *token);
+void spr_tcp_unpark(struct spr_link *link);
 bool spr_tcp_idle(struct spr_transport *t);
 bool spr_tcp_delivered(struct spr_link *link);
+size_t spr_tcp_unacknowledged(struct spr_link *link);
+double spr_tcp_speed(struct spr_link *link);
 
 /* ---- For the twins ----------------------------------------------------------------------------
  */

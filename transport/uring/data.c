@@ -129,19 +129,34 @@ static int finish(struct uring_link *l)
     return steps;
 }
 
+/* The frame that was not wanted yet. */
+static int take_again(struct uring_transport *t, struct uring_link *l)
+{
+    const char *why = "";
+    spr_status status = spr_tcp_conn_received(&l->tcp.conn, 0, &why);
+
+    if (status && status != SPR_ERR_CANCELED)
+        uring_lose(t, l, status, why);
+    return 1;
+}
+
 int uring_serve(struct uring_transport *t, struct uring_link *l)
 {
+    int steps = 0;
+
     if (l->tcp.link.state == SPR_LINK_CONNECTING)
         return 0; /* queued frames wait for up() */
+    if (l->tcp.conn.unparked && l->tcp.link.state == SPR_LINK_UP && !l->ending)
+        steps = take_again(t, l);
     if (l->ending || l->tcp.link.state == SPR_LINK_DOWN)
-        return finish(l);
-    if (!l->rx.in_flight && !prepare_rx(t, l))
+        return steps + finish(l);
+    if (!l->rx.in_flight && !l->tcp.conn.parked && !prepare_rx(t, l))
         spr_tcp_wake(&t->tcp, &l->tcp);
     /* Without an SQE try again; without a zero-copy slot its notification wakes the link. */
     if (!l->tx.in_flight && l->tcp.conn.tx_first && !l->tx_error && !prepare_tx(t, l) &&
         !uring_zc_busy(l))
         spr_tcp_wake(&t->tcp, &l->tcp);
-    return 0;
+    return steps;
 }
 
 /* ---- Complete ---------------------------------------------------------------------------------
