@@ -91,6 +91,9 @@ transport_libspr_transport_la_SOURCES += \
 	transport/epoll/epoll.c \
 	transport/lanes/lanes.c \
 	transport/lanes/lanes.h \
+	transport/lanes/link.c \
+	transport/lanes/private.h \
+	transport/lanes/send.c \
 	transport/tcp/accept.c \
 	transport/tcp/address.c \
 	transport/tcp/address.h \

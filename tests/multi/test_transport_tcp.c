@@ -291,6 +291,9 @@ static void a_connection_that_breaks_takes_the_others_with_it(void **state)
         struct node *n = open_nodes(*state, 2, UINT32_MAX);
         int fds[64], count;
 
+        /* Who only receives has nothing unsent, whose loss would show. */
+        if (trial % 2)
+            n[0].frames = 20;
         connect_nodes(n, 2);
         run_nodes(n, 2, moving);
         for (uint64_t steps = spr_rng_below(&rng, 40); steps > 0; steps--)
@@ -309,6 +312,31 @@ static void a_connection_that_breaks_takes_the_others_with_it(void **state)
             if (p->why != SPR_ERR_LINK)
                 fail_msg("trial %d: rank %d saw: %s", trial, i, p->text);
         }
+        close_nodes(n, 2);
+    }
+}
+
+/* Also on connections whose turn it was not when the first of them ended. */
+static void what_was_sent_before_the_end_arrives(void **state)
+{
+    const uint32_t frames = 12;
+
+    for (int trial = 0; trial < 20; trial++) {
+        struct node *n = open_nodes(*state, 2, frames);
+
+        n[1].frames = 0;
+        connect_nodes(n, 2);
+        for (int i = 0; n[0].peers[1].came_back < frames || !n[0].t->ops->idle(n[0].t); i++) {
+            node_step(&n[0]);
+            if (i % 8 == 7)
+                node_step(&n[1]);
+        }
+        node_close(&n[0]);
+        while (!n[1].peers[0].down)
+            if (!node_step(&n[1]))
+                node_sleep(&n[1], 1000);
+        assert_int_equal(n[1].peers[0].received, frames);
+        assert_int_equal(n[1].peers[0].why, SPR_ERR_RANK_LOST);
         close_nodes(n, 2);
     }
 }
@@ -415,6 +443,8 @@ int main(void)
         ON_LANES(a_cut_link_is_no_death),
         ON_LANES(a_link_is_cut_inside_an_upcall),
         ON_LANES(a_connection_that_breaks_takes_the_others_with_it),
+        ON_LANES(what_was_sent_before_the_end_arrives),
+        ON(what_was_sent_before_the_end_arrives, epoll4),
         ON_LANES(a_transport_is_closed_while_frames_fly),
         ON_LANES(another_thread_closes),
         ON(five_in_one_process_exchange_frames, one_lane),

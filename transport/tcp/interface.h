@@ -21,8 +21,8 @@ struct spr_tcp_joined {
     char missing[SPR_TCP_INTERFACE_TEXT]; /* one that is not up, or has no address; "": none */
 };
 
-/* What `wanted` joins with '+': "eth0+eth1,eth2" is eth0 and eth1, as far as they are up and have
- * an address, else eth2 (count 0: nothing is joined). */
+/* What `wanted` joins with '+': "eth0+eth1,eth2" is eth0 and eth1, if one of them is up and has an
+ * address (joined->missing: the other one is not), else eth2 (count 0: nothing is joined). */
 void spr_tcp_interface_joined(const char *wanted, struct spr_tcp_joined *joined);
 
 struct spr_tcp_interface {
