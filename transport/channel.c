@@ -89,9 +89,8 @@ void spr_channel_destroy(struct spr_channel *ch)
     {
         while (!spr_list_empty(&p->early))
             spr_channel_drop_early(p, spr_list_entry(p->early.next, struct early, node));
-        for (size_t i = 0; i < SPR_INCOMING; i++)
-            if (p->incoming[i].early)
-                spr_channel_drop_early(p, p->incoming[i].early);
+        if (p->arriving)
+            spr_channel_drop_early(p, p->arriving);
     }
     spr_pool_destroy(&ch->control_pool);
     spr_channel_early_destroy(ch);
@@ -360,11 +359,8 @@ void spr_channel_begin(struct spr_channel *ch, uint32_t operation, uint64_t desc
 
     spr_channel_for_each_peer(p, ch)
     {
-        bool differs = false;
-        for (size_t i = 0; i < SPR_INCOMING; i++) {
-            const struct early *e = p->incoming[i].early;
-            differs |= e && e->operation == operation && e->descriptor != descriptor;
-        }
+        bool differs = p->arriving && p->arriving->operation == operation &&
+                       p->arriving->descriptor != descriptor;
         spr_list_for_each(it, &p->early)
         {
             const struct early *e = spr_list_entry(it, struct early, node);
@@ -392,7 +388,7 @@ bool spr_channel_withdraw(struct spr_channel *ch, struct spr_recv *r)
     struct spr_channel_peer *p = &ch->peers[r->peer];
 
     assert(!r->exposed);
-    if (spr_channel_receives_into(p, r)) {
+    if (p->receiving == r) {
         spr_channel_fail(p, SPR_ERR_PROTO, "sent more than it had announced");
         return false;
     }
@@ -419,7 +415,7 @@ void spr_channel_note(struct spr_channel *ch, int peer, enum spr_frame_type type
 static bool waits_for(const struct spr_channel_peer *p, uint32_t operation)
 {
     const struct spr_list *it;
-    bool waits = spr_channel_receives_of(p, operation);
+    bool waits = p->receiving && p->receiving->operation == operation;
 
     if (!p->channel)
         return false;

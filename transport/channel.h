@@ -77,15 +77,6 @@ struct spr_recv {
     void (*done)(struct spr_recv *recv, spr_status status);
 };
 
-/* A frame between its header and the end of its payload. */
-#define SPR_INCOMING 4 /* of a link: transport/lanes/lanes.h */
-struct spr_incoming {
-    bool busy, dropping; /* dropping: it has no effect */
-    uint32_t sequence;
-    struct spr_recv *receive; /* its payload is arriving */
-    struct early *early;      /* eager payload without a receive is arriving */
-};
-
 struct spr_channel_peer {
     struct spr_channel *channel; /* NULL: nothing has been said to it or of it, and all is 0 */
     struct spr_link *link;       /* NULL: not connected yet */
@@ -106,13 +97,15 @@ struct spr_channel_peer {
     size_t frames_out;   /* handed to the transport, not yet sent() */
     size_t data_out;     /* ... bytes of data */
     uint32_t tx_sequence, rx_sequence;
-    struct spr_list waiting;  /* struct spr_send without grant or credit */
-    struct spr_list held;     /* struct spr_send with grant, the most urgent first */
-    struct spr_list receives; /* struct spr_recv posted */
-    struct spr_list recalled; /* struct spr_recv given up, which may still be written */
-    struct spr_list early;    /* struct early: grants, requests, data without a partner */
-    struct spr_incoming incoming[SPR_INCOMING];
-    uint32_t eager_sent, eager_acked;        /* as sender: bytes, modulo 2^32 */
+    struct spr_list waiting;          /* struct spr_send without grant or credit */
+    struct spr_list held;             /* struct spr_send with grant, the most urgent first */
+    struct spr_list receives;         /* struct spr_recv posted */
+    struct spr_list recalled;         /* struct spr_recv given up, which may still be written */
+    struct spr_list early;            /* struct early: grants, requests, data without a partner */
+    struct spr_recv *receiving;       /* its payload is arriving */
+    bool dropping;                    /* the frame that is arriving has no effect */
+    struct early *arriving;           /* eager payload without a receive is arriving */
+    uint32_t eager_sent, eager_acked; /* as sender: bytes, modulo 2^32 */
     uint32_t eager_consumed, eager_reported; /* as receiver */
     size_t kept_bytes, kept_entries;         /* in `early` */
 };

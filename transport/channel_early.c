@@ -67,10 +67,10 @@ void spr_channel_data_put(struct spr_channel *ch, void *data)
 
 void spr_channel_drop_early(struct spr_channel_peer *p, struct early *e)
 {
-    for (size_t i = 0; i < SPR_INCOMING; i++)
-        if (p->incoming[i].early == e)
-            p->incoming[i].early = NULL;
-    spr_list_remove(&e->node); /* in no list while its payload arrives */
+    if (p->arriving == e)
+        p->arriving = NULL;
+    else
+        spr_list_remove(&e->node);
     p->kept_entries--;
     if (e->kind == EARLY_DATA)
         p->kept_bytes -= spr_eager_cost(e->bytes);

@@ -45,12 +45,6 @@ void spr_channel_drop_held(struct spr_channel_peer *p, struct spr_send *s, spr_s
 void spr_channel_deliver_early(struct spr_channel_peer *p, struct spr_recv *r, struct early *e);
 /* What the peer sent ahead for an operation is not wanted. */
 void spr_channel_drop_ahead(struct spr_channel_peer *p, uint32_t operation);
-/* Is a payload arriving for a receive; for this one; for one of this operation? */
-bool spr_channel_receives(const struct spr_channel_peer *p);
-bool spr_channel_receives_into(const struct spr_channel_peer *p, const struct spr_recv *r);
-bool spr_channel_receives_of(const struct spr_channel_peer *p, uint32_t operation);
-/* The link brings nothing more: forget what was arriving, and tell the receives. */
-void spr_channel_drop_incoming(struct spr_channel_peer *p, spr_status status);
 /* Unlink and free, data included. */
 void spr_channel_drop_early(struct spr_channel_peer *p, struct early *e);
 /* Fail the communicator because of a peer. */

@@ -2,7 +2,6 @@
  *
  * The receiving side of the channel: upcalls of the links.
  */
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -55,8 +54,8 @@ static struct spr_recv *find_receive(struct spr_channel_peer *p, uint32_t operat
 }
 
 /* Eager data that nobody waits for yet is kept, within the window that the sender respects. */
-static spr_status keep_data(struct spr_channel_peer *p, struct spr_incoming *in,
-                            const struct spr_frame *f, struct spr_rx *rx)
+static spr_status keep_data(struct spr_channel_peer *p, const struct spr_frame *f,
+                            struct spr_rx *rx)
 {
     struct spr_channel *ch = p->channel;
     struct early *e;
@@ -74,26 +73,26 @@ static spr_status keep_data(struct spr_channel_peer *p, struct spr_incoming *in,
     if (!e) {
         spr_channel_data_put(ch, data);
         /* Want of memory is not the link's fault, which a new epoch needs. */
-        in->dropping = ch->status == SPR_ERR_NOMEM;
-        return in->dropping ? SPR_OK : ch->status;
+        p->dropping = ch->status == SPR_ERR_NOMEM;
+        return p->dropping ? SPR_OK : ch->status;
     }
     spr_list_remove(&e->node); /* until the payload is complete */
     e->bytes = f->bytes;
     e->data = data;
     p->kept_bytes += spr_eager_cost(f->bytes);
-    in->early = e;
+    p->arriving = e;
     rx->sink = SPR_SINK_INTO;
     rx->into = data;
     return SPR_OK;
 }
 
-static spr_status data_header(struct spr_channel_peer *p, struct spr_incoming *in,
-                              const struct spr_frame *f, struct spr_rx *rx)
+static spr_status data_header(struct spr_channel_peer *p, const struct spr_frame *f,
+                              struct spr_rx *rx)
 {
     struct spr_recv *r = find_receive(p, f->operation, f->step);
 
     if (!r)
-        return f->arg ? keep_data(p, in, f, rx) : SPR_ERR_PROTO;
+        return f->arg ? keep_data(p, f, rx) : SPR_ERR_PROTO;
     if (f->bytes > r->capacity)
         return SPR_ERR_PROTO;
     /* Only what was exposed can have been written before its header came. */
@@ -101,7 +100,7 @@ static spr_status data_header(struct spr_channel_peer *p, struct spr_incoming *i
         return SPR_ERR_PROTO;
     spr_list_remove(&r->node);
     r->exposed = false;
-    in->receive = r;
+    p->receiving = r;
     rx->sink = r->into ? SPR_SINK_INTO : SPR_SINK_BORROW;
     rx->into = r->into;
     rx->lend = r->lend;
@@ -109,10 +108,9 @@ static spr_status data_header(struct spr_channel_peer *p, struct spr_incoming *i
 }
 
 /* The frame has no effect; data that came without a grant counts as consumed. */
-static spr_status drop(struct spr_channel_peer *p, struct spr_incoming *in,
-                       const struct spr_frame *f)
+static spr_status drop(struct spr_channel_peer *p, const struct spr_frame *f)
 {
-    in->dropping = true;
+    p->dropping = true;
     if (f->type == SPR_FRAME_DATA && f->arg) {
         p->eager_consumed += spr_eager_cost(f->bytes);
         spr_channel_report_credit(p);
@@ -122,8 +120,8 @@ static spr_status drop(struct spr_channel_peer *p, struct spr_incoming *in,
 
 /* A frame of an operation. Dropped: what comes after a failure, what belongs to an operation that
  * failed alone, and what disagrees on what the operation is. */
-static spr_status message_header(struct spr_channel_peer *p, struct spr_incoming *in,
-                                 const struct spr_frame *f, struct spr_rx *rx)
+static spr_status message_header(struct spr_channel_peer *p, const struct spr_frame *f,
+                                 struct spr_rx *rx)
 {
     struct spr_channel *ch = p->channel;
     uint64_t descriptor = f->descriptor;
@@ -139,26 +137,25 @@ static spr_status message_header(struct spr_channel_peer *p, struct spr_incoming
         return SPR_ERR_PROTO;
     if (descriptor != f->descriptor) {
         ch->events.mismatch(ch->events.ctx, (int)(p - ch->peers), f->operation);
-        return drop(p, in, f);
+        return drop(p, f);
     }
     if (state == SPR_OPERATION_REJECTED)
-        return drop(p, in, f);
+        return drop(p, f);
     if (f->type != SPR_FRAME_DATA)
         return SPR_OK;
-    return state == SPR_OPERATION_OVER ? SPR_ERR_PROTO : data_header(p, in, f, rx);
+    return state == SPR_OPERATION_OVER ? SPR_ERR_PROTO : data_header(p, f, rx);
 }
 
 /* Frames of another epoch, from ranks that have noticed a failure earlier or later than this one.
  * Only a VIEW has a meaning then; and a rank may leave a later epoch before this one is in it. */
-static spr_status foreign(struct spr_channel_peer *p, struct spr_incoming *in,
-                          const struct spr_frame *f)
+static spr_status foreign(struct spr_channel_peer *p, const struct spr_frame *f)
 {
     /* Members are never two epochs apart, and nobody goes on before all have stopped. */
     uint32_t epoch = p->channel->epoch;
     bool later = f->epoch == epoch + 1 && p->channel->status;
     bool earlier = f->epoch + 1 == epoch && f->epoch > 0;
 
-    in->dropping = true;
+    p->dropping = true;
     if (later && (f->type == SPR_FRAME_ABORT || f->type == SPR_FRAME_BYE)) {
         p->bye = f->type == SPR_FRAME_BYE || (p->left && p->bye && p->left_epoch == f->epoch);
         p->left = true;
@@ -169,21 +166,21 @@ static spr_status foreign(struct spr_channel_peer *p, struct spr_incoming *in,
     return earlier ? SPR_OK : SPR_ERR_PROTO;
 }
 
-static spr_status frame_header(struct spr_channel_peer *p, struct spr_incoming *in,
-                               const struct spr_frame *f, struct spr_rx *rx)
+static spr_status frame_header(struct spr_channel_peer *p, const struct spr_frame *f,
+                               struct spr_rx *rx)
 {
     if (f->type == SPR_FRAME_VIEW) {
         rx->sink = SPR_SINK_BORROW;
         return f->bytes > SPR_NOTE_BYTES ? SPR_ERR_PROTO : SPR_OK;
     }
     if (f->epoch != p->channel->epoch)
-        return foreign(p, in, f);
+        return foreign(p, f);
     p->eager_acked = f->consumed;
     switch (f->type) {
     case SPR_FRAME_DATA:
     case SPR_FRAME_GRANT:
     case SPR_FRAME_REQUEST:
-        return message_header(p, in, f, rx);
+        return message_header(p, f, rx);
     case SPR_FRAME_ABORT:
     case SPR_FRAME_DESCRIBE:
     case SPR_FRAME_REJECT:
@@ -196,75 +193,19 @@ static spr_status frame_header(struct spr_channel_peer *p, struct spr_incoming *
     }
 }
 
-/* The frame of that number, or a free place for one. */
-static struct spr_incoming *find_incoming(struct spr_channel_peer *p, bool busy, uint32_t sequence)
-{
-    for (size_t i = 0; i < SPR_INCOMING; i++)
-        if (p->incoming[i].busy == busy && (!busy || p->incoming[i].sequence == sequence))
-            return &p->incoming[i];
-    return NULL;
-}
-
-bool spr_channel_receives(const struct spr_channel_peer *p)
-{
-    bool any = false;
-
-    for (size_t i = 0; i < SPR_INCOMING; i++)
-        any |= p->incoming[i].receive != NULL;
-    return any;
-}
-
-bool spr_channel_receives_into(const struct spr_channel_peer *p, const struct spr_recv *r)
-{
-    bool any = false;
-
-    for (size_t i = 0; i < SPR_INCOMING; i++)
-        any |= p->incoming[i].receive == r;
-    return any;
-}
-
-bool spr_channel_receives_of(const struct spr_channel_peer *p, uint32_t operation)
-{
-    bool any = false;
-
-    for (size_t i = 0; i < SPR_INCOMING; i++)
-        any |= p->incoming[i].receive && p->incoming[i].receive->operation == operation;
-    return any;
-}
-
-void spr_channel_drop_incoming(struct spr_channel_peer *p, spr_status status)
-{
-    for (size_t i = 0; i < SPR_INCOMING; i++) {
-        struct spr_incoming in = p->incoming[i];
-        if (in.early)
-            spr_channel_drop_early(p, in.early);
-        p->incoming[i] = (struct spr_incoming){0};
-        if (in.receive)
-            in.receive->done(in.receive, status);
-    }
-}
-
 spr_status spr_channel_on_header(struct spr_link *link, const struct spr_frame *f,
                                  struct spr_rx *rx)
 {
     struct spr_channel_peer *p = link->channel;
-    struct spr_incoming *in = find_incoming(p, false, 0);
     const char *why = "";
     spr_status status = spr_frame_check(f, &why);
 
     rx->sink = SPR_SINK_DROP;
     rx->into = NULL;
     rx->lend = false;
-    if (status == SPR_OK && !in) {
-        status = SPR_ERR_PROTO;
-        why = "more frames at once than a link may bring";
-    }
-    if (p->gone && status)
-        return status;
-    if (in)
-        *in = (struct spr_incoming){.busy = true, .dropping = p->gone, .sequence = f->sequence};
+    p->dropping = p->gone;
     if (p->gone)
-        return SPR_OK;
+        return status;
     if (status == SPR_OK && f->flags & SPR_FRAME_PLACED &&
         (f->type != SPR_FRAME_DATA || f->arg || !link->transport->ops->expose)) {
         status = SPR_ERR_PROTO;
@@ -279,7 +220,7 @@ spr_status spr_channel_on_header(struct spr_link *link, const struct spr_frame *
         return status;
     }
     p->rx_sequence++;
-    return frame_header(p, in, f, rx);
+    return frame_header(p, f, rx);
 }
 
 static void on_abort(struct spr_channel_peer *p, const struct spr_frame *f, const char *data)
@@ -360,7 +301,7 @@ static bool missed(const struct spr_channel_peer *p)
         if (spr_channel_never_comes(p, spr_list_entry(it, struct spr_send, node)->operation))
             return true;
     }
-    return spr_channel_receives(p);
+    return p->receiving != NULL;
 }
 
 /* The peer is done with the job. Whoever still needs it has lost it. */
@@ -388,14 +329,15 @@ static bool unwanted(struct spr_channel_peer *p, const struct early *e)
            state == SPR_OPERATION_OVER;
 }
 
-static void on_data(struct spr_channel_peer *p, const struct spr_incoming *in,
-                    const struct spr_frame *f, const void *data, void *token)
+static void on_data(struct spr_channel_peer *p, const struct spr_frame *f, const void *data,
+                    void *token)
 {
-    struct spr_recv *r = in->receive;
+    struct spr_recv *r = p->receiving;
     bool good =
         !(f->flags & SPR_FRAME_CRC) || !data || spr_crc32c(0, data, f->bytes) == f->payload_crc;
 
-    if (r || in->early) {
+    p->receiving = NULL;
+    if (r || p->arriving) {
         uint64_t now = spr_now_ns(p->channel->clock);
 
         spr_trace_add(p->channel->trace, now, SPR_EV_RECV, p->rank,
@@ -404,8 +346,9 @@ static void on_data(struct spr_channel_peer *p, const struct spr_incoming *in,
     }
     if (!good)
         spr_channel_fail(p, SPR_ERR_CORRUPT, "payload checksum does not match");
-    if (in->early) {
-        struct early *e = in->early;
+    if (p->arriving) {
+        struct early *e = p->arriving;
+        p->arriving = NULL;
         spr_list_push_back(&p->early, &e->node);
         if (f->epoch != p->channel->epoch || unwanted(p, e)) {
             if (f->epoch == p->channel->epoch)
@@ -472,19 +415,15 @@ void spr_channel_on_payload(struct spr_link *link, const struct spr_frame *f, co
                             void *token)
 {
     struct spr_channel_peer *p = link->channel;
-    struct spr_incoming *place = find_incoming(p, true, f->sequence), in;
 
-    assert(place);
-    in = *place;
-    *place = (struct spr_incoming){0};
     if (f->type == SPR_FRAME_DATA) {
-        on_data(p, &in, f, data, token);
+        on_data(p, f, data, token);
         return;
     }
     if ((f->flags & SPR_FRAME_CRC) && data && spr_crc32c(0, data, f->bytes) != f->payload_crc) {
         p->damaged = true;
         spr_channel_fail(p, SPR_ERR_CORRUPT, "payload checksum does not match");
-    } else if (!in.dropping && (f->type == SPR_FRAME_VIEW || f->epoch == p->channel->epoch))
+    } else if (!p->dropping && (f->type == SPR_FRAME_VIEW || f->epoch == p->channel->epoch))
         on_control(p, f, data); /* this rank may have gone on since the header came */
     if (token)
         link->transport->ops->release(link, token);
@@ -494,6 +433,7 @@ void spr_channel_on_down(struct spr_link *link, spr_status why, const char *text
 {
     struct spr_channel_peer *p = link->channel;
     struct spr_channel *ch = p->channel;
+    struct spr_recv *r = p->receiving;
 
     p->down = true;
     p->dead |= why == SPR_ERR_RANK_LOST && !p->left && !p->damaged;
@@ -504,5 +444,9 @@ void spr_channel_on_down(struct spr_link *link, spr_status why, const char *text
     if (!p->gone && (!p->left || missed(p)))
         spr_channel_fail(p, why, text);
     spr_channel_recall_over(p);
-    spr_channel_drop_incoming(p, ch->status ? ch->status : SPR_ERR_RANK_LOST);
+    p->receiving = NULL;
+    if (p->arriving)
+        spr_channel_drop_early(p, p->arriving);
+    if (r)
+        r->done(r, ch->status ? ch->status : SPR_ERR_RANK_LOST);
 }

@@ -166,13 +166,17 @@ bool spr_channel_told(const struct spr_channel *ch)
 void spr_channel_cut(struct spr_channel *ch, int peer)
 {
     struct spr_channel_peer *p = spr_channel_peer(ch, peer);
+    struct spr_recv *recv = p->receiving;
+
     assert(ch->status || p->gone);
     if (p->link)
         p->link->transport->ops->kill(p->link);
     p->down = true;
     cancel_waiting(p, ch->status);
     spr_channel_recall_over(p);
-    spr_channel_drop_incoming(p, ch->status);
+    p->receiving = NULL;
+    if (recv)
+        recv->done(recv, ch->status);
 }
 
 void spr_channel_kill(struct spr_channel *ch)
@@ -193,8 +197,7 @@ void spr_channel_settle(struct spr_channel *ch)
     spr_channel_for_each_peer(p, ch)
     {
         int r = (int)(p - ch->peers);
-        if (!p->down && r != ch->rank &&
-            (p->frames_out > 0 || spr_channel_receives(p) || p->gone)) {
+        if (!p->down && r != ch->rank && (p->frames_out > 0 || p->receiving || p->gone)) {
             p->given_up = true;
             spr_channel_cut(ch, r);
         }

@@ -193,8 +193,6 @@ struct spr_transport_ops {
     bool (*delivered)(struct spr_link *link);
     /* Bytes that the kernel has taken of it and the peer's has not got. NULL: none is known of. */
     size_t (*unacknowledged)(struct spr_link *link);
-    /* Bytes per second that it moves when it is busy, as far as the kernel knows; 0: not yet. */
-    double (*speed)(struct spr_link *link);
     /* Free everything. No upcalls. */
     void (*close)(struct spr_transport *t);
     /* Memory that frames are sent from and, `writable`, that peers may be let write (expose): the

@@ -69,24 +69,21 @@ static spr_status on_header(struct spr_link *link, const struct spr_frame *f, st
     struct node *n = p->node;
     const char *why = "";
     spr_status status = spr_frame_check(f, &why);
-    size_t place = p->headers % NODE_AT_ONCE;
 
     assert_true(n->in_progress > 0);
     assert_true(p->up && !p->down);
     if (status)
         return status;
-    assert_int_equal(f->sequence, p->headers);
-    assert_int_equal(f->bytes, node_frame_bytes(n->seed, p->rank, n->params.rank, p->headers));
-    assert_true(p->headers - p->received < NODE_AT_ONCE);
+    assert_int_equal(f->sequence, p->received);
+    assert_int_equal(f->bytes, node_frame_bytes(n->seed, p->rank, n->params.rank, p->received));
     rx->sink = (enum spr_sink)spr_rng_below(&n->rng, 3);
     if (rx->sink == SPR_SINK_BORROW && n->borrowed_count >= NODE_BORROWED)
         rx->sink = SPR_SINK_INTO;
     if (rx->sink == SPR_SINK_INTO) {
-        rx->into = spr_malloc(f->bytes + 1); /* exactly, so that memory checkers see an overrun */
-        p->into[place] = rx->into;
+        p->into = spr_malloc(f->bytes + 1); /* exactly, so that memory checkers see an overrun */
+        rx->into = p->into;
     }
-    p->sink[place] = rx->sink;
-    p->headers++;
+    p->sink = rx->sink;
     return SPR_OK;
 }
 
@@ -96,20 +93,18 @@ static void on_payload(struct spr_link *link, const struct spr_frame *f, const v
     struct node_peer *p = link->channel;
     struct node *n = p->node;
     uint64_t key = stream(n->seed, p->rank, n->params.rank, p->received);
-    size_t place = p->received % NODE_AT_ONCE;
 
     assert_true(n->in_progress > 0);
-    assert_int_equal(f->sequence, p->received);
-    if (f->bytes == 0 || p->sink[place] == SPR_SINK_DROP) {
+    if (f->bytes == 0 || p->sink == SPR_SINK_DROP) {
         assert_null(data);
         assert_null(token);
     } else {
         assert_non_null(data);
         check(data, f->bytes, key);
     }
-    if (p->sink[place] == SPR_SINK_INTO && f->bytes)
-        assert_ptr_equal(data, p->into[place]);
-    if (p->sink[place] != SPR_SINK_BORROW)
+    if (p->sink == SPR_SINK_INTO && f->bytes)
+        assert_ptr_equal(data, p->into);
+    if (p->sink != SPR_SINK_BORROW)
         assert_null(token);
     if (token) {
         int slot = n->borrowed_count++;
@@ -119,8 +114,8 @@ static void on_payload(struct spr_link *link, const struct spr_frame *f, const v
         n->borrowed[slot].number = p->received;
         n->borrowed[slot].bytes = f->bytes;
     }
-    spr_free(p->into[place]);
-    p->into[place] = NULL;
+    spr_free(p->into);
+    p->into = NULL;
     p->received++;
     if (n->on_payload)
         n->on_payload(p);
@@ -141,23 +136,6 @@ static void on_sent(struct spr_link *link, struct spr_tx *tx)
     p->came_back++;
 }
 
-bool node_receives(const struct node_peer *p)
-{
-    bool any = false;
-
-    for (size_t i = 0; i < NODE_AT_ONCE; i++)
-        any |= p->into[i] != NULL;
-    return any;
-}
-
-void node_drop(struct node_peer *p)
-{
-    for (size_t i = 0; i < NODE_AT_ONCE; i++) {
-        spr_free(p->into[i]);
-        p->into[i] = NULL;
-    }
-}
-
 static void on_down(struct spr_link *link, spr_status why, const char *text)
 {
     struct node_peer *p = link->channel;
@@ -168,7 +146,8 @@ static void on_down(struct spr_link *link, spr_status why, const char *text)
     p->down = true;
     p->why = why;
     snprintf(p->text, sizeof p->text, "%s", text);
-    node_drop(p);
+    spr_free(p->into);
+    p->into = NULL;
 }
 
 static const struct spr_link_events events = {on_up, on_header, on_payload, on_sent, on_down};
@@ -317,7 +296,8 @@ void node_close(struct node *n)
         n->t->ops->close(n->t);
     n->t = NULL;
     for (int r = 0; r < n->params.size; r++) {
-        node_drop(&n->peers[r]);
+        spr_free(n->peers[r].into);
+        n->peers[r].into = NULL;
         for (int i = 0; i < NODE_WINDOW; i++) {
             spr_free(n->peers[r].data[i]);
             n->peers[r].data[i] = NULL;

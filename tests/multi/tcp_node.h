@@ -16,7 +16,6 @@
 
 #define NODE_PEERS 8
 #define NODE_WINDOW 8    /* frames under way to one peer */
-#define NODE_AT_ONCE 4   /* frames that arrive from one peer */
 #define NODE_BORROWED 24 /* payloads not given back, all peers */
 #define NODE_MOST_BYTES SPR_FRAME_MAX_PAYLOAD
 
@@ -30,10 +29,9 @@ struct node_peer {
     spr_status why;
     char text[200];
     uint32_t sent, came_back, failed; /* frames handed over; sent() */
-    uint32_t headers, received;
-    /* Of the frames that are arriving, by their numbers. */
-    enum spr_sink sink[NODE_AT_ONCE];
-    void *into[NODE_AT_ONCE];
+    uint32_t received;
+    enum spr_sink sink; /* of the frame that is arriving */
+    void *into;
     struct spr_tx tx[NODE_WINDOW];
     bool busy[NODE_WINDOW];
     uint8_t *data[NODE_WINDOW];
@@ -58,7 +56,7 @@ struct node {
         void *token;
         const uint8_t *data;
         uint32_t number, bytes;
-    } borrowed[NODE_BORROWED + NODE_PEERS * NODE_AT_ONCE]; /* those that are arriving, too */
+    } borrowed[NODE_BORROWED + NODE_PEERS]; /* those that are arriving, too */
     int borrowed_count;
     /* A test's own reaction, called at the end of payload(); NULL: none. */
     void (*on_payload)(struct node_peer *p);
@@ -71,9 +69,6 @@ void node_init(struct node *n, int rank, int size, uint64_t seed, const char *in
 /* node_init() and ops->open(); failure fails the test unless `may_fail`. */
 spr_status node_open(struct node *n, const struct spr_transport_ops *ops);
 void node_connect(struct node *n, int peer, const struct spr_peer_info *info);
-/* Is a payload arriving; its memory is this node's again. */
-bool node_receives(const struct node_peer *p);
-void node_drop(struct node_peer *p);
 /* Queue what fits into the windows. */
 void node_feed(struct node *n);
 /* The same, then make progress, give some borrowed payloads back. */

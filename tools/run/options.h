@@ -10,10 +10,9 @@
 #include <stdint.h>
 
 #include "tools/option_rows.h"
-
-/* One machine of --hosts. */
 #include "tools/run/emulate.h"
 
+/* One machine of --hosts. */
 struct machine {
     char *name; /* what the remote shell is given: host or user@host */
     int slots;  /* ranks it may take; 0 = not said */

@@ -316,7 +316,6 @@ const struct spr_transport_ops spr_transport_epoll = {
     .idle = spr_tcp_idle,
     .delivered = spr_tcp_delivered,
     .unacknowledged = spr_tcp_unacknowledged,
-    .speed = spr_tcp_speed,
     .close = close_transport,
     .mem_register = mem_register,
     .mem_deregister = mem_deregister,

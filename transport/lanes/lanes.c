@@ -60,8 +60,6 @@ static bool have_lane(const struct lanes_transport *t, const struct spr_peer_inf
     int kind = theirs->transports & 1u << SPR_T_EPOLL ? SPR_T_EPOLL : SPR_T_URING;
     struct spr_tcp_address ours, other;
 
-    if (i >= t->lanes)
-        return false;
     ours = own_address(t, i);
     memcpy(&other, theirs->address[kind], sizeof other);
     return other.family == ours.family && other.loopback == ours.loopback;
@@ -103,11 +101,12 @@ static spr_status connect_link(struct spr_transport *base, int peer,
     spr_list_init(&l->work);
     spr_list_init(&l->fading);
     t->links[peer] = l;
-    info_of_lane(info, 0, one);
-    do {
+    for (uint32_t i = 0; i < t->lanes && status == SPR_OK; i++) {
+        info_of_lane(info, i, one);
+        if (i > 0 && !have_lane(t, one, i))
+            break;
         status = connect_lane(t, l, one, error);
-        info_of_lane(info, l->lanes % SPR_LANES, one);
-    } while (status == SPR_OK && have_lane(t, one, l->lanes));
+    }
     spr_free(one);
     if (status) {
         lanes_kill(&l->link);

@@ -34,9 +34,6 @@ static void kill_lanes(struct lanes_link *l, bool reset)
         if (reset && fd >= 0)
             spr_tcp_reset(fd);
         lanes_ops(lane)->kill(lane->link);
-        if (lane->complete)
-            lanes_ops(lane)->release(lane->link, lane->token);
-        lane->complete = lane->arrives = lane->waits = false;
     }
 }
 
@@ -100,18 +97,14 @@ static bool all_are(const struct lanes_link *l, bool (*is)(const struct lane *la
 
 static bool is_up(const struct lane *lane) { return lane->up; }
 static bool has_ended(const struct lane *lane) { return lane->ended; }
-static bool is_free(const struct lane *lane) { return !lane->arrives; }
-static bool is_stuck(const struct lane *lane)
-{
-    return !lane->arrives && (lane->waits || lane->ended);
-}
+static bool is_stuck(const struct lane *lane) { return lane->waits || lane->ended; }
 
 /* Show the frame whose turn it is again. */
 static void next_turn(struct lanes_link *l)
 {
     for (uint32_t i = 0; i < l->lanes && l->link.state == SPR_LINK_UP && !l->lost; i++) {
         struct lane *lane = &l->lane[i];
-        if (!lane->waits || lane->arrives || (int32_t)(lane->number - l->next) > 0)
+        if (!lane->waits || (int32_t)(lane->number - l->next) > 0)
             continue;
         lane->waits = false;
         l->quiet = 0;
@@ -138,30 +131,19 @@ static void on_up(struct spr_link *link)
 /* All that can still come is a frame whose turn it is not. */
 static bool lacks_one(const struct lanes_link *l)
 {
-    return l->link.state == SPR_LINK_UP && all_are(l, is_stuck);
-}
-
-/* Has nothing to do with the payloads that are arriving. */
-static bool is_light(const struct spr_frame *frame)
-{
-    return frame->type == SPR_FRAME_GRANT || frame->type == SPR_FRAME_CREDIT ||
-           frame->type == SPR_FRAME_REQUEST;
+    return l->link.state == SPR_LINK_UP && !l->arriving && all_are(l, is_stuck);
 }
 
 /* Is it this frame's turn? Of what is no frame, or came twice, in any case: that is the channel's
- * to tell. Data may arrive by several lanes at the same time; what the channel's owner does on its
- * own account, such as to leave, comes after all that was sent before. */
-static bool has_turn(const struct lane *lane, const struct spr_frame *frame)
+ * to tell. */
+static bool has_turn(const struct lanes_link *l, const struct spr_frame *frame)
 {
-    const struct lanes_link *l = lane->of;
     const char *why;
 
     if (l->lanes == 1 || spr_frame_check(frame, &why))
         return true;
-    if (l->link.state != SPR_LINK_UP || l->refused || lane->arrives ||
-        (int32_t)(frame->sequence - l->next) > 0)
-        return false;
-    return is_light(frame) || frame->type == SPR_FRAME_DATA || all_are(l, is_free);
+    return l->link.state == SPR_LINK_UP && !l->refused && !l->arriving &&
+           (int32_t)(frame->sequence - l->next) <= 0;
 }
 
 static spr_status on_header(struct spr_link *link, const struct spr_frame *frame, struct spr_rx *rx)
@@ -170,7 +152,7 @@ static spr_status on_header(struct spr_link *link, const struct spr_frame *frame
     struct lanes_link *l = lane->of;
     spr_status status;
 
-    lane->waits = !has_turn(lane, frame);
+    lane->waits = !has_turn(l, frame);
     if (lane->waits) {
         lane->number = frame->sequence;
         if (!l->refused && lacks_one(l))
@@ -182,11 +164,9 @@ static spr_status on_header(struct spr_link *link, const struct spr_frame *frame
     l->refused |= status != SPR_OK;
     if (status)
         return status;
-    lane->arrives = true;
-    lane->sequence = frame->sequence;
+    l->arriving = true;
     if ((int32_t)(frame->sequence - l->next) >= 0)
         l->next = frame->sequence + 1;
-    next_turn(l);
     return SPR_OK;
 }
 
@@ -199,30 +179,6 @@ static void *token_of(const struct lane *lane, void *token)
     return token ? (uint8_t *)token + 2 * number : NULL;
 }
 
-static void deliver(struct lane *lane)
-{
-    struct lanes_link *l = lane->of;
-
-    lane->arrives = lane->complete = false;
-    lanes_upcalls(l)->payload(&l->link, &lane->frame, lane->data, token_of(lane, lane->token));
-}
-
-/* Data are told in their order. False: the first of what arrives is not complete. */
-static bool deliver_first(struct lanes_link *l)
-{
-    struct lane *first = NULL;
-
-    for (uint32_t i = 0; i < l->lanes; i++) {
-        struct lane *lane = &l->lane[i];
-        if (lane->arrives && (!first || (int32_t)(lane->sequence - first->sequence) < 0))
-            first = lane;
-    }
-    if (!first || !first->complete || l->link.state != SPR_LINK_UP || l->lost)
-        return false;
-    deliver(first);
-    return true;
-}
-
 static void on_payload(struct spr_link *link, const struct spr_frame *frame, const void *data,
                        void *token)
 {
@@ -230,14 +186,8 @@ static void on_payload(struct spr_link *link, const struct spr_frame *frame, con
     struct lanes_link *l = lane->of;
 
     l->quiet = 0;
-    lane->complete = true;
-    lane->frame = *frame;
-    lane->data = data;
-    lane->token = token;
-    if (is_light(frame))
-        deliver(lane);
-    while (deliver_first(l))
-        ;
+    l->arriving = false;
+    lanes_upcalls(l)->payload(&l->link, frame, data, token_of(lane, token));
     next_turn(l);
 }
 
@@ -247,7 +197,6 @@ static void on_sent(struct spr_link *link, struct spr_tx *tx)
     struct lanes_link *l = lane->of;
 
     lane->given -= lanes_bytes(tx);
-    lane->broke |= tx->failed;
     lane->ended |= tx->failed; /* its end is told next */
     lanes_upcalls(l)->sent(&l->link, tx);
     if (l->lost && all_returned(l))
@@ -270,14 +219,13 @@ static void on_down(struct spr_link *link, spr_status why, const char *text)
         lose(l, why, text);
         return;
     }
-    l->at_once |= !closed || lane->broke;
-    if (first || (l->why == SPR_ERR_RANK_LOST && !closed)) {
-        l->why = why;
+    /* The first error is the cause, or the first end of file where there is none. */
+    if (first || (!closed && !l->broken))
         snprintf(l->text, sizeof l->text, "%s", text);
-    }
+    l->broken |= !closed;
     if (all_are(l, has_ended) || lacks_one(l)) {
-        bool all_closed = all_are(l, has_ended) && !l->at_once;
-        lose(l, l->why == SPR_ERR_RANK_LOST && !all_closed ? SPR_ERR_LINK : l->why, l->text);
+        bool death = all_are(l, has_ended) && !l->broken;
+        lose(l, death ? SPR_ERR_RANK_LOST : SPR_ERR_LINK, l->text);
         return;
     }
     l->quiet = 0;
@@ -297,7 +245,7 @@ int lanes_fade(struct lanes_transport *t)
     spr_list_for_each_safe(it, next, &t->fading)
     {
         struct lanes_link *l = spr_list_entry(it, struct lanes_link, fading);
-        if (l->quiet++ < QUIET || (!l->at_once && now - l->since_ns < FADE_NS))
+        if (l->quiet++ < QUIET || (!l->broken && now - l->since_ns < FADE_NS))
             continue;
         lose(l, SPR_ERR_LINK, l->text);
         steps++;

@@ -26,28 +26,22 @@ struct lane {
     uint64_t known_ns, total, arrived, from, from_ns;
     size_t left;
     bool up, ended;
-    bool broke;      /* a frame did not leave */
     bool waits;      /* a frame, for its turn */
     uint32_t number; /* ... its number */
-    /* A frame that arrives: the channel has seen its header. */
-    bool arrives, complete; /* complete: all of it is there, but not of an earlier one */
-    uint32_t sequence;
-    struct spr_frame frame;
-    const void *data;
-    void *token;
 };
 
 struct lanes_link {
     struct spr_link link; /* first */
     struct lane lane[SPR_LANES];
     uint32_t lanes;
-    uint32_t next; /* number of the frame whose turn it is */
+    uint32_t next; /* number of the frame whose turn it is ... */
+    bool arriving; /* ... when the payload of the one before is complete */
 
     struct spr_tx *first, **last; /* frames that no lane has been given */
     struct spr_list work;         /* in t->work: frames to be returned, or an end to be told */
     /* A connection has ended, and the link will: what others have still brought is read first. */
     struct spr_list fading; /* in t->fading */
-    bool at_once;           /* no need to wait for the others' end of file */
+    bool broken;            /* ... of an error: no need to wait for the others' end of file */
     int quiet;              /* calls of progress() in a row in which nothing came */
     uint64_t since_ns;
     bool refused; /* the channel has refused a frame, and is shown no more */

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <linux/sockios.h>
-#include <linux/tcp.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -231,17 +230,6 @@ bool spr_tcp_idle(struct spr_transport *t) { return spr_tcp_of(t)->queued == 0; 
 bool spr_tcp_delivered(struct spr_link *link)
 {
     return !spr_tcp_link_of(link)->conn.tx_first && spr_tcp_unacknowledged(link) == 0;
-}
-
-double spr_tcp_speed(struct spr_link *link)
-{
-    struct tcp_info info = {0};
-    socklen_t length = sizeof info;
-    int fd = spr_tcp_link_of(link)->fd;
-
-    if (fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length))
-        return 0;
-    return (double)info.tcpi_delivery_rate;
 }
 
 size_t spr_tcp_unacknowledged(struct spr_link *link)

@@ -128,7 +128,6 @@ void spr_tcp_unpark(struct spr_link *link);
 bool spr_tcp_idle(struct spr_transport *t);
 bool spr_tcp_delivered(struct spr_link *link);
 size_t spr_tcp_unacknowledged(struct spr_link *link);
-double spr_tcp_speed(struct spr_link *link);
 
 /* ---- For the twins ----------------------------------------------------------------------------
  */

@@ -199,7 +199,6 @@ const struct spr_transport_ops spr_transport_uring = {
     .idle = spr_tcp_idle,
     .delivered = spr_tcp_delivered,
     .unacknowledged = spr_tcp_unacknowledged,
-    .speed = spr_tcp_speed,
     .close = close_transport,
     .mem_register = uring_mem_register,
     .mem_deregister = uring_mem_deregister,
