@@ -54,6 +54,8 @@ static uint32_t detect(void)
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         f |= SPR_CPU_AVX512;
+    if (__builtin_cpu_is("intel"))
+        f |= SPR_CPU_FETCH;
     if (emulated())
         f |= SPR_CPU_EMULATED;
     return f;

@@ -13,8 +13,9 @@ enum spr_cpu_feature {
     SPR_CPU_AVX2 = 4,   /* with F16C, BMI2 and FMA present */
     SPR_CPU_AVX512 = 8, /* F, BW, DQ and VL, with AVX2 */
     SPR_CPU_NEON = 16,
-    SPR_CPU_CRC32 = 32,   /* arm64 CRC instructions */
-    SPR_CPU_EMULATED = 64 /* QEMU without virtualisation: instructions for CRCs go bit by bit */
+    SPR_CPU_CRC32 = 32,    /* arm64 CRC instructions */
+    SPR_CPU_EMULATED = 64, /* QEMU without virtualisation: instructions for CRCs go bit by bit */
+    SPR_CPU_FETCH = 128    /* what is read in order comes sooner if asked for (Intel) */
 };
 
 /* Bits of enum spr_cpu_feature, masked by SPARRING_SIMD=scalar|avx2|avx512|neon|auto. Cached. */

@@ -62,7 +62,7 @@ static void leave_rest(spr_codec *codec)
     for (size_t i = 0; i < codec->elements; i += BATCH) {
         size_t m = spr_min_size(BATCH, codec->elements - i);
 
-        codec->coder->encode(codec->coder_options, &none, vector + i, m, image);
+        codec->coder->encode(codec->coder_options, none, vector + i, m, image);
         codec->coder->decode(codec->coder_options, image, m, SPR_DECODE_TAKE, codec->residual + i);
     }
 }

@@ -46,7 +46,7 @@ static size_t each_one(const spr_codec *codec, const float *exact, size_t n, spr
     for (size_t at = 0; at < n; at += BATCH) {
         size_t m = spr_min_size(BATCH, n - at);
 
-        bytes += codec->coder->encode(codec->coder_options, &none, exact + at, m, image);
+        bytes += codec->coder->encode(codec->coder_options, none, exact + at, m, image);
         codec->coder->decode(codec->coder_options, image, m, SPR_DECODE_SET, sent);
         take(context, at, at + m, sent);
     }

@@ -26,7 +26,7 @@ size_t spr_coding_encode(const struct spr_coding *c, const struct spr_blocks *b,
 {
     struct spr_draw draw = draw_of(c, b, owner, w);
 
-    return n > 0 ? c->coder->encode(c->options, &draw, val, n, out) : 0;
+    return n > 0 ? c->coder->encode(c->options, draw, val, n, out) : 0;
 }
 
 void spr_coding_pass(const struct spr_coding *c, const struct spr_blocks *b, uint32_t owner,

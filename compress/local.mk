@@ -103,6 +103,7 @@ compress_libspr_compress_la_LIBADD =
 if HAVE_X86
 noinst_LTLIBRARIES += compress/libspr-kernels-avx2.la
 compress_libspr_kernels_avx2_la_SOURCES = \
+	compress/kernels/ahead.h \
 	compress/kernels/indices_avx2.c \
 	compress/kernels/lanes_avx2.h \
 	compress/kernels/lowrank_avx2.c \

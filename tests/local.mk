@@ -55,6 +55,7 @@ test_programs = \
 	tests/unit/test_transport_self \
 	tests/unit/test_values \
 	tests/unit/test_values_bounded \
+	tests/unit/test_values_long \
 	tests/unit/test_values_meaning
 test_scripts =
 

@@ -3,14 +3,8 @@
 
 #include <math.h>
 
+#include "compress/kernels/ahead.h"
 #include "compress/kernels/lanes_avx2.h"
-
-#define AHEAD_BYTES 2048
-
-static inline void fetch(const float *p)
-{
-    _mm_prefetch((const char *)p + AHEAD_BYTES, _MM_HINT_T0);
-}
 
 static void decay(float *v, const float *g, float d, float c, size_t n)
 {
@@ -18,8 +12,8 @@ static void decay(float *v, const float *g, float d, float c, size_t n)
     size_t i = 0;
 
     for (; i + 8 <= n; i += 8) {
-        fetch(v + i);
-        fetch(g + i);
+        spr_ahead(v + i, SPR_AHEAD_BYTES);
+        spr_ahead(g + i, SPR_AHEAD_BYTES);
         __m256 old = _mm256_mul_ps(dd, _mm256_loadu_ps(v + i));
         __m256 added = _mm256_mul_ps(cc, _mm256_loadu_ps(g + i));
 
@@ -34,9 +28,9 @@ static void momentum(float *v, float *u, const float *g, float m, float c, _Bool
     size_t i = 0;
 
     for (; i + 8 <= n; i += 8) {
-        fetch(g + i);
-        fetch(u + i);
-        fetch(v + i);
+        spr_ahead(g + i, SPR_AHEAD_BYTES);
+        spr_ahead(u + i, SPR_AHEAD_BYTES);
+        spr_ahead(v + i, SPR_AHEAD_BYTES);
         __m256 w = _mm256_mul_ps(cc, _mm256_loadu_ps(g + i));
         __m256 uu = _mm256_loadu_ps(u + i), vv = _mm256_loadu_ps(v + i);
 
@@ -76,7 +70,7 @@ static double squares(const float *x, size_t n)
     size_t i = 0;
 
     for (; i + 8 <= n; i += 8) {
-        fetch(x + i);
+        spr_ahead(x + i, SPR_AHEAD_BYTES);
         a = _mm256_add_pd(a, square4(x + i));
         b = _mm256_add_pd(b, square4(x + i + 4));
     }
@@ -95,7 +89,7 @@ static float l1_block(const float *x)
     __m256 a = _mm256_setzero_ps(), b = a;
 
     for (size_t i = 0; i < SPR_NORM_BLOCK; i += 16) {
-        fetch(x + i);
+        spr_ahead(x + i, SPR_AHEAD_BYTES);
         a = _mm256_add_ps(a, _mm256_and_ps(magnitude, _mm256_loadu_ps(x + i)));
         b = _mm256_add_ps(b, _mm256_and_ps(magnitude, _mm256_loadu_ps(x + i + 8)));
     }
@@ -111,7 +105,7 @@ static uint32_t max_block(const float *x)
     __m256i most = _mm256_setzero_si256();
 
     for (size_t i = 0; i < SPR_NORM_BLOCK; i += 16) {
-        fetch(x + i);
+        spr_ahead(x + i, SPR_AHEAD_BYTES);
         most = _mm256_max_epi32(most, spr_magnitude8(spr_load8(x + i)));
         most = _mm256_max_epi32(most, spr_magnitude8(spr_load8(x + i + 8)));
     }

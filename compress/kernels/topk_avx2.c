@@ -8,9 +8,8 @@
  */
 #include "compress/kernels/topk_emit.h"
 
+#include "compress/kernels/ahead.h"
 #include "compress/kernels/lanes_avx2.h"
-
-#define AHEAD_BYTES 2048
 
 static inline void put8(struct spr_sink *s, __m256i x, __m256i take, __m256i base)
 {
@@ -25,13 +24,6 @@ static inline void put8(struct spr_sink *s, __m256i x, __m256i take, __m256i bas
 static inline __m256i add8(const float *r, const float *g)
 {
     return _mm256_castps_si256(spr_add8(_mm256_loadu_ps(r), _mm256_loadu_ps(g)));
-}
-
-/* Bring what comes AHEAD_BYTES later. The hardware fetches ahead on its own, but not across 4 KiB
- * pages, and not far enough past the work done here. */
-static inline void fetch(const float *p)
-{
-    _mm_prefetch((const char *)p + AHEAD_BYTES, _MM_HINT_T0);
 }
 
 /*
@@ -59,9 +51,9 @@ static inline void emit_dense(const float *x, float *r, const float *g, size_t n
     __m256i at = _mm256_set1_epi32((int)base);
 
     for (size_t i = 0; i < n; i += 16) {
-        fetch(x + i);
+        spr_ahead(x + i, SPR_AHEAD_BYTES);
         if (g)
-            fetch(g + i);
+            spr_ahead(g + i, SPR_AHEAD_BYTES);
         emit8(x, r, g, i, low, at, s);
         at = _mm256_add_epi32(at, eight);
         emit8(x, r, g, i + 8, low, at, s);
@@ -78,9 +70,9 @@ static inline void emit_sparse(const float *x, float *r, const float *g, size_t 
     size_t found = 0;
 
     for (size_t i = 0; i < n; i += 16) {
-        fetch(x + i);
+        spr_ahead(x + i, SPR_AHEAD_BYTES);
         if (g)
-            fetch(g + i);
+            spr_ahead(g + i, SPR_AHEAD_BYTES);
         __m256i a = g ? add8(x + i, g + i) : spr_load8(x + i);
         __m256i b = g ? add8(x + i + 8, g + i + 8) : spr_load8(x + i + 8);
         __m256i any = _mm256_or_si256(_mm256_cmpgt_epi32(spr_magnitude8(a), low),
@@ -121,6 +113,7 @@ static inline __attribute__((always_inline)) void
 count_against(const float *x, size_t n, const uint32_t *t, size_t m, uint64_t *counts)
 {
     __m256i low[SPR_COUNT_THRESHOLDS], sum[SPR_COUNT_THRESHOLDS];
+    const size_t ahead = spr_ahead_in_order();
 
     for (size_t j = 0; j < m; j++) {
         low[j] = spr_at_least8(t[j]);
@@ -128,7 +121,7 @@ count_against(const float *x, size_t n, const uint32_t *t, size_t m, uint64_t *c
     }
     /* A lane counts to at most n / 8 <= 2^29. */
     for (size_t i = 0; i < n; i += 8) {
-        fetch(x + i);
+        spr_ahead(x + i, ahead);
         __m256i mag = spr_magnitude8(spr_load8(x + i));
 
         for (size_t j = 0; j < m; j++)

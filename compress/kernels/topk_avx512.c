@@ -4,9 +4,8 @@
  */
 #include "compress/kernels/topk_emit.h"
 
+#include "compress/kernels/ahead.h"
 #include "compress/kernels/lanes_avx512.h"
-
-#define AHEAD_BYTES 2048
 
 static inline void put16(struct spr_sink *s, __m512i x, __mmask16 take, uint32_t base)
 {
@@ -22,11 +21,6 @@ static inline __m512i add16(const float *r, const float *g)
     return _mm512_castps_si512(_mm512_add_ps(_mm512_loadu_ps(r), _mm512_loadu_ps(g)));
 }
 
-static inline void fetch(const float *p)
-{
-    _mm_prefetch((const char *)p + AHEAD_BYTES, _MM_HINT_T0);
-}
-
 /* Emits from x. With feedback it emits from x + g instead, and what remains of that goes to r,
  * which is x. n is a multiple of 16, here and below. */
 static inline void emit_dense(const float *x, float *r, const float *g, size_t n, uint32_t lo,
@@ -35,9 +29,9 @@ static inline void emit_dense(const float *x, float *r, const float *g, size_t n
     const __m512i low = spr_splat16(lo);
 
     for (size_t i = 0; i < n; i += 16) {
-        fetch(x + i);
+        spr_ahead(x + i, SPR_AHEAD_BYTES);
         if (g)
-            fetch(g + i);
+            spr_ahead(g + i, SPR_AHEAD_BYTES);
         __m512i v = g ? add16(x + i, g + i) : spr_load16(x + i);
         __mmask16 take = spr_at_least16(v, low);
 
@@ -59,7 +53,7 @@ static inline void emit_sparse(const float *x, float *r, const float *g, size_t 
     (void)r;
     (void)g;
     for (size_t i = 0; i < n; i += 16) {
-        fetch(x + i);
+        spr_ahead(x + i, SPR_AHEAD_BYTES);
         groups[found] = (uint32_t)i;
         found += spr_at_least16(spr_load16(x + i), low) != 0;
     }

@@ -2,8 +2,8 @@
  *
  * Statistics and quantising; the rest, and the table, are in values_bits_avx2.c.
  *
- * None of them fetches ahead: the next group comes in order, and the hardware fetches it earlier
- * where no prefetch is in its way.
+ * What quantises a group comes to it for the second time and finds it in L1, while memory is idle:
+ * there the next one is asked for (ahead.h).
  */
 #include "compress/kernels/values_avx2.h"
 
@@ -13,12 +13,16 @@
 
 void spr_avx2_add(float *r, const float *g, size_t n)
 {
+    const size_t ahead = spr_ahead_in_order();
     size_t i = 0;
 
-    for (; i + 32 <= n; i += 32)
+    for (; i + 32 <= n; i += 32) {
+        spr_ahead32(r + i, ahead);
+        spr_ahead32(g + i, ahead);
         for (size_t k = 0; k < 32; k += 8)
             _mm256_storeu_ps(r + i + k,
                              _mm256_add_ps(_mm256_loadu_ps(r + i + k), _mm256_loadu_ps(g + i + k)));
+    }
     spr_values_kernels_scalar.add(r + i, g + i, n - i);
 }
 
@@ -42,22 +46,6 @@ static void store_lanes(const __m256 sum[4], float lane[SPR_SUM_LANES])
 {
     for (size_t k = 0; k < 4; k++)
         _mm256_storeu_ps(lane + k * 8, sum[k]);
-}
-
-float spr_avx2_sum_abs(const float *x, size_t n)
-{
-    const __m256 sign = _mm256_set1_ps(-0.0f);
-    __m256 sum[4] = {0};
-    float lane[SPR_SUM_LANES];
-    size_t i = 0;
-
-    for (; i + 32 <= n; i += 32)
-        for (size_t k = 0; k < 4; k++)
-            sum[k] = _mm256_add_ps(sum[k], _mm256_andnot_ps(sign, _mm256_loadu_ps(x + i + k * 8)));
-    store_lanes(sum, lane);
-    for (; i < n; i++)
-        lane[i % SPR_SUM_LANES] += __builtin_fabsf(x[i]);
-    return spr_sum_lanes(lane);
 }
 
 void spr_avx2_sum_sides(const float *x, size_t n, float sum[2])
@@ -113,26 +101,28 @@ INLINE __m256i nearest(const float *x, float inverse, float limit)
     return spr_nearest8(_mm256_loadu_ps(x), inverse, limit);
 }
 
-void spr_avx2_nearest8(const float *x, size_t n, const struct spr_quantiser *q, int8_t *code)
+void spr_avx2_nearest8(const float *x, size_t n, struct spr_quantiser q, int8_t *code)
 {
-    const float inverse = q->inverse, limit = q->limit; /* the bytes stored may alias *q */
+    const size_t ahead = spr_ahead_next(n);
     size_t i = 0;
 
-    for (; i + 32 <= n; i += 32)
-        spr_store8(code + i,
-                   spr_bytes32(nearest(x + i, inverse, limit), nearest(x + i + 8, inverse, limit),
-                               nearest(x + i + 16, inverse, limit),
-                               nearest(x + i + 24, inverse, limit)));
+    for (; i + 32 <= n; i += 32) {
+        spr_ahead32(x + i, ahead);
+        spr_store8(code + i, spr_bytes32(nearest(x + i, q.inverse, q.limit),
+                                         nearest(x + i + 8, q.inverse, q.limit),
+                                         nearest(x + i + 16, q.inverse, q.limit),
+                                         nearest(x + i + 24, q.inverse, q.limit)));
+    }
     spr_values_kernels_scalar.nearest8(x + i, n - i, q, code + i);
 }
 
-void spr_avx2_nearest16(const float *x, size_t n, const struct spr_quantiser *q, int16_t *code)
+void spr_avx2_nearest16(const float *x, size_t n, struct spr_quantiser q, int16_t *code)
 {
     size_t i = 0;
 
     for (; i + 16 <= n; i += 16) {
-        __m256i pair = _mm256_packs_epi32(nearest(x + i, q->inverse, q->limit),
-                                          nearest(x + i + 8, q->inverse, q->limit));
+        __m256i pair = _mm256_packs_epi32(nearest(x + i, q.inverse, q.limit),
+                                          nearest(x + i + 8, q.inverse, q.limit));
         spr_store8(code + i, _mm256_permute4x64_epi64(pair, 0xd8));
     }
     spr_values_kernels_scalar.nearest16(x + i, n - i, q, code + i);
@@ -143,32 +133,34 @@ INLINE __m256i up_by(const float *x, float inverse, float limit, __m256i draw)
     return _mm256_srai_epi32(_mm256_add_epi32(nearest(x, inverse, limit), draw), 16);
 }
 
-void spr_avx2_random8(const float *x, size_t n, const struct spr_quantiser *q,
-                      const struct spr_draw *draw, int8_t *code)
+void spr_avx2_random8(const float *x, size_t n, struct spr_quantiser q, struct spr_draw draw,
+                      int8_t *code)
 {
-    const float inverse = q->inverse * 0x1p16f, limit = q->limit * 0x1p16f;
-    const struct spr_draw key = *draw; /* the bytes stored may alias them */
+    const float inverse = q.inverse * 0x1p16f, limit = q.limit * 0x1p16f;
+    const size_t ahead = spr_ahead_next(n);
     size_t i = spr_draw_head(draw, n);
 
     spr_values_kernels_scalar.random8(x, i, q, draw, code);
     for (; i + 32 <= n; i += 32) {
-        __m256i a = spr_draw16(&key, key.first + i), b = spr_draw16(&key, key.first + i + 16);
+        __m256i a = spr_draw16(draw, draw.first + i), b = spr_draw16(draw, draw.first + i + 16);
 
+        spr_ahead32(x + i, ahead);
         spr_store8(code + i, spr_bytes32(up_by(x + i, inverse, limit, spr_draw_lower(a)),
                                          up_by(x + i + 8, inverse, limit, spr_draw_upper(a)),
                                          up_by(x + i + 16, inverse, limit, spr_draw_lower(b)),
                                          up_by(x + i + 24, inverse, limit, spr_draw_upper(b))));
     }
-    struct spr_draw rest = spr_draw_after(draw, i);
-    spr_values_kernels_scalar.random8(x + i, n - i, q, &rest, code + i);
+    spr_values_kernels_scalar.random8(x + i, n - i, q, spr_draw_after(draw, i), code + i);
 }
 
 INLINE void decode8(const int8_t *code, size_t n, float scale, enum spr_decode how, float *out)
 {
     const __m256 factor = _mm256_set1_ps(scale);
+    const size_t ahead = spr_ahead_in_order();
     size_t i = 0;
 
     for (; i + 32 <= n; i += 32) {
+        spr_ahead32(out + i, ahead);
         for (size_t k = 0; k < 32; k += 8) {
             __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)(code + i + k));
             __m256 v = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));

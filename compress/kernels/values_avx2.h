@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+#include "compress/kernels/ahead.h"
 #include "compress/kernels/lanes_avx2.h"
 #include "compress/kernels/values.h"
 
@@ -44,16 +45,16 @@ static inline __attribute__((always_inline)) void spr_apply_finite8(float *out, 
 
 /* spr_draw_bits() of 16 elements from a multiple of 16 on: those of the first eight are the lower
  * halves of the lanes. */
-static inline __m256i spr_draw16(const struct spr_draw *draw, uint64_t i)
+static inline __m256i spr_draw16(struct spr_draw draw, uint64_t i)
 {
     const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     __m256i x = _mm256_add_epi32(_mm256_set1_epi32((int)(uint32_t)(i >> 1)), lanes);
 
-    x = _mm256_xor_si256(x, _mm256_set1_epi32((int)draw->key[0]));
+    x = _mm256_xor_si256(x, _mm256_set1_epi32((int)draw.key[0]));
     x = _mm256_xor_si256(x, _mm256_srli_epi32(x, 16));
     x = _mm256_mullo_epi32(x, _mm256_set1_epi32(0x7feb352d));
     x = _mm256_xor_si256(x, _mm256_srli_epi32(x, 15));
-    x = _mm256_add_epi32(x, _mm256_set1_epi32((int)draw->key[1]));
+    x = _mm256_add_epi32(x, _mm256_set1_epi32((int)draw.key[1]));
     x = _mm256_mullo_epi32(x, _mm256_set1_epi32((int)0x846ca68bu));
     return _mm256_xor_si256(x, _mm256_srli_epi32(x, 16));
 }
@@ -62,26 +63,6 @@ static inline __m256i spr_draw_lower(__m256i draws)
     return _mm256_and_si256(draws, _mm256_set1_epi32(0xffff));
 }
 static inline __m256i spr_draw_upper(__m256i draws) { return _mm256_srli_epi32(draws, 16); }
-/* Elements before the first whose index is a multiple of 16, at most n. */
-static inline size_t spr_draw_head(const struct spr_draw *draw, size_t n)
-{
-    size_t head = (size_t)(-draw->first & 15);
-
-    return head < n ? head : n;
-}
-static inline struct spr_draw spr_draw_after(const struct spr_draw *draw, size_t n)
-{
-    return (struct spr_draw){{draw->key[0], draw->key[1]}, draw->first + n};
-}
-
-/* The second pass over a group, which is in L1, leaves memory idle: ask for what lies behind it.
- * Not in the first one, where the hardware fetches ahead. Behind the end of a vector this has no
- * effect.
- */
-static inline void spr_ahead(const float *x)
-{
-    _mm_prefetch((const char *)((uintptr_t)x + 2048), _MM_HINT_T0);
-}
 
 /* Top bits of 32 lanes. */
 static inline uint32_t spr_mask32(__m256i a, __m256i b, __m256i c, __m256i d)

@@ -130,17 +130,28 @@ void spr_avx2_unpack16(const uint8_t *in, size_t n, unsigned width, int16_t *cod
 
 /* ---- Signs and powers of two ---- */
 
-static void signs(const float *x, size_t n, uint8_t *out)
+static float signs(const float *x, size_t n, uint8_t *out)
 {
+    const size_t ahead = spr_ahead_in_order();
+    __m256 total[4] = {0};
+    float lane[SPR_SUM_LANES];
     size_t i = 0;
 
     for (; i + 32 <= n; i += 32) {
-        uint32_t bits = spr_mask32(spr_load8(x + i), spr_load8(x + i + 8), spr_load8(x + i + 16),
-                                   spr_load8(x + i + 24));
+        __m256i v[4];
 
+        spr_ahead32(x + i, ahead);
+        for (size_t k = 0; k < 4; k++) {
+            v[k] = spr_load8(x + i + k * 8);
+            total[k] = _mm256_add_ps(total[k], _mm256_castsi256_ps(spr_magnitude8(v[k])));
+        }
+        uint32_t bits = spr_mask32(v[0], v[1], v[2], v[3]);
         memcpy(out + i / 8, &bits, sizeof(bits));
     }
+    for (size_t k = 0; k < 4; k++)
+        _mm256_storeu_ps(lane + k * 8, total[k]);
     scalar->signs(x + i, n - i, out + i / 8);
+    return spr_sum_with(lane, x + i, n - i);
 }
 
 /* Bit k + lane of `bits` as the sign of the lane. */
@@ -156,11 +167,13 @@ INLINE void decode_signs(const uint8_t *bits, size_t n, const float value[2], en
                          float *out)
 {
     const __m256 plus = _mm256_set1_ps(value[0]), minus = _mm256_set1_ps(value[1]);
+    const size_t ahead = spr_ahead_in_order();
     size_t i = 0;
 
     for (; i + 32 <= n; i += 32) {
         int word;
 
+        spr_ahead32(out + i, ahead);
         memcpy(&word, bits + i / 8, sizeof(word));
         for (int k = 0; k < 32; k += 8) {
             __m256 sign = signs_of(_mm256_set1_epi32(word), k);
@@ -191,14 +204,13 @@ INLINE __m256i exponent_of(const float *x, __m256i draw)
     return _mm256_blendv_epi8(up, _mm256_set1_epi32(255), spr_not_finite8(mag));
 }
 
-void spr_avx2_natural(const float *x, size_t n, const struct spr_draw *draw, uint8_t *exponent)
+void spr_avx2_natural(const float *x, size_t n, struct spr_draw draw, uint8_t *exponent)
 {
-    const struct spr_draw key = *draw; /* the bytes stored may not alias it */
     size_t i = spr_draw_head(draw, n);
 
     scalar->natural(x, i, draw, exponent);
     for (; i + 32 <= n; i += 32) {
-        __m256i a = spr_draw16(&key, key.first + i), b = spr_draw16(&key, key.first + i + 16);
+        __m256i a = spr_draw16(draw, draw.first + i), b = spr_draw16(draw, draw.first + i + 16);
         __m256i first = _mm256_packus_epi32(exponent_of(x + i, spr_draw_lower(a)),
                                             exponent_of(x + i + 8, spr_draw_upper(a)));
         __m256i second = _mm256_packus_epi32(exponent_of(x + i + 16, spr_draw_lower(b)),
@@ -208,8 +220,7 @@ void spr_avx2_natural(const float *x, size_t n, const struct spr_draw *draw, uin
         spr_store8(exponent + i,
                    _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
     }
-    struct spr_draw rest = spr_draw_after(draw, i);
-    scalar->natural(x + i, n - i, &rest, exponent + i);
+    scalar->natural(x + i, n - i, spr_draw_after(draw, i), exponent + i);
 }
 
 INLINE void decode_natural(const uint8_t *exponent, const uint8_t *sign_bits, size_t n,
@@ -260,9 +271,11 @@ INLINE bool any_infinite(__m256i half, short infinity)
 
 void spr_avx2_fp16_encode_finite(const float *x, size_t n, uint16_t *out)
 {
+    const size_t ahead = spr_ahead_in_order();
     size_t i = 0;
 
     for (; i + 16 <= n; i += 16) {
+        spr_ahead(x + i, ahead);
         __m128i low = _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT);
         __m128i high = _mm256_cvtps_ph(_mm256_loadu_ps(x + i + 8), _MM_FROUND_TO_NEAREST_INT);
         __m256i half = _mm256_set_m128i(high, low);
@@ -288,9 +301,11 @@ INLINE __m256i bf16_of(__m256i x)
 
 void spr_avx2_bf16_encode_finite(const float *x, size_t n, uint16_t *out)
 {
+    const size_t ahead = spr_ahead_in_order();
     size_t i = 0;
 
     for (; i + 16 <= n; i += 16) {
+        spr_ahead(x + i, ahead);
         __m256i half =
             _mm256_packus_epi32(bf16_of(spr_load8(x + i)), bf16_of(spr_load8(x + i + 8)));
 
@@ -335,23 +350,15 @@ static void bf16_decode(const uint16_t *in, size_t n, enum spr_decode how, float
         half_decode(true, in, n, SPR_DECODE_TAKE, out);
 }
 
-/* Whole lines go to memory as they are; the others, at both ends, by way of the cache. */
-void spr_avx2_stream(const void *in, size_t bytes, void *out)
+static void stream_lines(const char *in, size_t bytes, char *out)
 {
-    const char *from = in;
-    char *to = out, *end = to + bytes;
-    size_t head = (size_t)(-(uintptr_t)to & 63);
+    for (size_t i = 0; i < bytes; i += 32)
+        _mm256_stream_si256((__m256i *)(void *)(out + i), spr_load8(in + i));
+}
 
-    if (bytes < head + 64) {
-        memcpy(to, from, bytes);
-        return;
-    }
-    memcpy(to, from, head);
-    for (to += head, from += head; end - to >= 64; to += 64, from += 64) {
-        _mm256_stream_si256((__m256i *)(void *)to, spr_load8(from));
-        _mm256_stream_si256((__m256i *)(void *)(to + 32), spr_load8(from + 32));
-    }
-    memcpy(to, from, (size_t)(end - to));
+static void stream(const void *in, size_t bytes, void *out)
+{
+    spr_stream_by(stream_lines, in, bytes, out);
 }
 
 void spr_avx2_fence(void) { _mm_sfence(); }
@@ -360,7 +367,6 @@ const struct spr_values_kernels spr_values_kernels_avx2 = {
     .name = "avx2",
     .add = spr_avx2_add,
     .largest = spr_avx2_largest,
-    .sum_abs = spr_avx2_sum_abs,
     .sum_sides = spr_avx2_sum_sides,
     .sum_squares = spr_avx2_sum_squares,
     .nearest8 = spr_avx2_nearest8,
@@ -383,7 +389,7 @@ const struct spr_values_kernels spr_values_kernels_avx2 = {
     .add_largest = spr_avx2_add_largest,
     .nearest8_take = spr_avx2_nearest8_take,
     .add_signs = spr_avx2_add_signs,
-    .stream = spr_avx2_stream,
+    .stream = stream,
     .fence = spr_avx2_fence,
     .streams = true,
 };

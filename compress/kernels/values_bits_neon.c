@@ -137,13 +137,24 @@ static inline unsigned signs4(const float *x)
     return spr_mask4(vcltzq_s32(vreinterpretq_s32_u32(spr_bits4(x))));
 }
 
-static void signs(const float *x, size_t n, uint8_t *out)
+static float signs(const float *x, size_t n, uint8_t *out)
 {
+    float32x4_t sum[SPR_SUM_LANES / 4] = {0};
+    float lane[SPR_SUM_LANES];
     size_t i = 0;
 
-    for (; i + 8 <= n; i += 8)
-        out[i / 8] = (uint8_t)(signs4(x + i) | signs4(x + i + 4) << 4);
+    for (; i + SPR_SUM_LANES <= n; i += SPR_SUM_LANES)
+        for (size_t k = 0; k < SPR_SUM_LANES; k += 8) {
+            const float *at = x + i + k;
+
+            out[(i + k) / 8] = (uint8_t)(signs4(at) | signs4(at + 4) << 4);
+            sum[k / 4] = vaddq_f32(sum[k / 4], vabsq_f32(vld1q_f32(at)));
+            sum[k / 4 + 1] = vaddq_f32(sum[k / 4 + 1], vabsq_f32(vld1q_f32(at + 4)));
+        }
+    for (size_t k = 0; k < SPR_SUM_LANES; k += 4)
+        vst1q_f32(lane + k, sum[k / 4]);
     scalar->signs(x + i, n - i, out + i / 8);
+    return spr_sum_with(lane, x + i, n - i);
 }
 
 INLINE void decode_signs(enum spr_decode how, const uint8_t *bits, size_t n, const float value[2],
@@ -269,14 +280,12 @@ static void stream(const void *in, size_t bytes, void *out) { memcpy(out, in, by
 
 static void fence(void) {}
 
-SPR_VALUES_STEP_BY_STEP(spr_neon_add, spr_neon_largest, spr_neon_nearest8, spr_neon_decode8, signs,
-                        spr_neon_sum_abs)
+SPR_VALUES_STEP_BY_STEP(spr_neon_add, spr_neon_largest, spr_neon_nearest8, spr_neon_decode8, signs)
 
 const struct spr_values_kernels spr_values_kernels_neon = {
     .name = "neon",
     .add = spr_neon_add,
     .largest = spr_neon_largest,
-    .sum_abs = spr_neon_sum_abs,
     .sum_sides = spr_neon_sum_sides,
     .sum_squares = spr_neon_sum_squares,
     .nearest8 = spr_neon_nearest8,

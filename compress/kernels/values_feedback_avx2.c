@@ -19,6 +19,7 @@ INLINE void add32(float *r, const float *g, __m256 sum[4])
 
 uint32_t spr_avx2_add_largest(float *r, const float *g, size_t n)
 {
+    const size_t ahead = spr_ahead_in_order();
     __m256i most[4] = {0};
     uint32_t a, b;
     size_t i = 0;
@@ -26,6 +27,8 @@ uint32_t spr_avx2_add_largest(float *r, const float *g, size_t n)
     for (; i + 32 <= n; i += 32) {
         __m256 sum[4];
 
+        spr_ahead32(r + i, ahead);
+        spr_ahead32(g + i, ahead);
         add32(r + i, g + i, sum);
         for (size_t k = 0; k < 4; k++)
             most[k] = _mm256_max_epu32(most[k], spr_magnitude8(_mm256_castps_si256(sum[k])));
@@ -36,38 +39,35 @@ uint32_t spr_avx2_add_largest(float *r, const float *g, size_t n)
     return a > b ? a : b;
 }
 
-INLINE __m256i nearest_take(float *x, float inverse, float scale, float limit)
+INLINE __m256i nearest_take(float *x, struct spr_quantiser q)
 {
     __m256 v = _mm256_loadu_ps(x);
-    __m256i code = spr_nearest8(v, inverse, limit);
-    __m256 sent = _mm256_mul_ps(_mm256_cvtepi32_ps(code), _mm256_set1_ps(scale));
+    __m256i code = spr_nearest8(v, q.inverse, q.limit);
+    __m256 sent = _mm256_mul_ps(_mm256_cvtepi32_ps(code), _mm256_set1_ps(q.scale));
 
     _mm256_storeu_ps(x, _mm256_sub_ps(v, sent));
     return code;
 }
 
-void spr_avx2_nearest8_take(float *x, size_t n, const struct spr_quantiser *q, int8_t *code)
+void spr_avx2_nearest8_take(float *x, size_t n, struct spr_quantiser q, int8_t *code)
 {
-    /* The bytes stored may alias them. */
-    const float inverse = q->inverse, scale = q->scale, limit = q->limit;
-    const struct spr_quantiser rest = *q;
     size_t i = 0;
 
     for (; i + 32 <= n; i += 32) {
         __m256i lanes[4];
 
-        spr_ahead(x + i);
-        spr_ahead(x + i + 16);
+        spr_ahead32(x + i, SPR_AHEAD_BYTES);
         for (size_t k = 0; k < 4; k++)
-            lanes[k] = nearest_take(x + i + k * 8, inverse, scale, limit);
+            lanes[k] = nearest_take(x + i + k * 8, q);
         spr_store8(code + i, spr_bytes32(lanes[0], lanes[1], lanes[2], lanes[3]));
     }
-    spr_values_kernels_scalar.nearest8_take(x + i, n - i, &rest, code + i);
+    spr_values_kernels_scalar.nearest8_take(x + i, n - i, q, code + i);
 }
 
 float spr_avx2_add_signs(float *r, const float *g, size_t n, uint8_t *out)
 {
     const __m256 sign = _mm256_set1_ps(-0.0f);
+    const size_t ahead = spr_ahead_in_order();
     __m256 total[4] = {0};
     float lane[SPR_SUM_LANES];
     size_t i = 0;
@@ -75,6 +75,8 @@ float spr_avx2_add_signs(float *r, const float *g, size_t n, uint8_t *out)
     for (; i + 32 <= n; i += 32) {
         __m256 sum[4];
 
+        spr_ahead32(r + i, ahead);
+        spr_ahead32(g + i, ahead);
         add32(r + i, g + i, sum);
         for (size_t k = 0; k < 4; k++)
             total[k] = _mm256_add_ps(total[k], _mm256_andnot_ps(sign, sum[k]));
@@ -86,7 +88,5 @@ float spr_avx2_add_signs(float *r, const float *g, size_t n, uint8_t *out)
         _mm256_storeu_ps(lane + k * 8, total[k]);
     spr_values_kernels_scalar.add(r + i, g + i, n - i);
     spr_values_kernels_scalar.signs(r + i, n - i, out + i / 8);
-    for (; i < n; i++)
-        lane[i % SPR_SUM_LANES] += __builtin_fabsf(r[i]);
-    return spr_sum_lanes(lane);
+    return spr_sum_with(lane, r + i, n - i);
 }

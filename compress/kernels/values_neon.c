@@ -39,21 +39,6 @@ static void store_lanes(const float32x4_t sum[VECTORS], float lane[SPR_SUM_LANES
         vst1q_f32(lane + k * 4, sum[k]);
 }
 
-float spr_neon_sum_abs(const float *x, size_t n)
-{
-    float32x4_t sum[VECTORS] = {0};
-    float lane[SPR_SUM_LANES];
-    size_t i = 0;
-
-    for (; i + SPR_SUM_LANES <= n; i += SPR_SUM_LANES)
-        for (size_t k = 0; k < VECTORS; k++)
-            sum[k] = vaddq_f32(sum[k], vabsq_f32(vld1q_f32(x + i + k * 4)));
-    store_lanes(sum, lane);
-    for (; i < n; i++)
-        lane[i % SPR_SUM_LANES] += __builtin_fabsf(x[i]);
-    return spr_sum_lanes(lane);
-}
-
 void spr_neon_sum_sides(const float *x, size_t n, float sum[2])
 {
     float32x4_t plus[VECTORS] = {0}, minus[VECTORS] = {0};
@@ -110,9 +95,9 @@ static inline int32x4_t nearest4(const float *x, float inverse, float limit)
     return vcvtnq_s32_f32(vmaxnmq_f32(y, vdupq_n_f32(-limit)));
 }
 
-void spr_neon_nearest8(const float *x, size_t n, const struct spr_quantiser *q, int8_t *code)
+void spr_neon_nearest8(const float *x, size_t n, struct spr_quantiser q, int8_t *code)
 {
-    const float inverse = q->inverse, limit = q->limit; /* the bytes stored may alias *q */
+    const float inverse = q.inverse, limit = q.limit;
     size_t i = 0;
 
     for (; i + 16 <= n; i += 16) {
@@ -125,27 +110,26 @@ void spr_neon_nearest8(const float *x, size_t n, const struct spr_quantiser *q, 
     spr_values_kernels_scalar.nearest8(x + i, n - i, q, code + i);
 }
 
-void spr_neon_nearest16(const float *x, size_t n, const struct spr_quantiser *q, int16_t *code)
+void spr_neon_nearest16(const float *x, size_t n, struct spr_quantiser q, int16_t *code)
 {
     size_t i = 0;
 
     for (; i + 4 <= n; i += 4)
-        vst1_s16(code + i, vmovn_s32(nearest4(x + i, q->inverse, q->limit)));
+        vst1_s16(code + i, vmovn_s32(nearest4(x + i, q.inverse, q.limit)));
     spr_values_kernels_scalar.nearest16(x + i, n - i, q, code + i);
 }
 
-void spr_neon_random8(const float *x, size_t n, const struct spr_quantiser *q,
-                      const struct spr_draw *draw, int8_t *code)
+void spr_neon_random8(const float *x, size_t n, struct spr_quantiser q, struct spr_draw draw,
+                      int8_t *code)
 {
-    const float inverse = q->inverse * 0x1p16f, limit = q->limit * 0x1p16f;
-    const struct spr_draw key = *draw; /* the bytes stored may alias them */
+    const float inverse = q.inverse * 0x1p16f, limit = q.limit * 0x1p16f;
     size_t i = spr_draw_head(draw, n);
 
     spr_values_kernels_scalar.random8(x, i, q, draw, code);
     for (; i + 16 <= n; i += 16) {
         uint32x4_t codes[4];
 
-        spr_draw16(&key, key.first + i, codes);
+        spr_draw16(draw, draw.first + i, codes);
         for (size_t k = 0; k < 4; k++) {
             int32x4_t y = nearest4(x + i + 4 * k, inverse, limit);
 
@@ -154,8 +138,7 @@ void spr_neon_random8(const float *x, size_t n, const struct spr_quantiser *q,
         }
         vst1q_s8(code + i, vreinterpretq_s8_u8(spr_bytes16(codes)));
     }
-    struct spr_draw rest = spr_draw_after(draw, i);
-    spr_values_kernels_scalar.random8(x + i, n - i, q, &rest, code + i);
+    spr_values_kernels_scalar.random8(x + i, n - i, q, spr_draw_after(draw, i), code + i);
 }
 
 INLINE void scaled(enum spr_decode how, float *out, int16x4_t code, float scale)
@@ -206,20 +189,18 @@ static inline uint32x4_t exponent_of(const float *x, uint32x4_t draw)
     return vbslq_u32(spr_not_finite4(mag), vdupq_n_u32(255), vminq_u32(up, vdupq_n_u32(254)));
 }
 
-void spr_neon_natural(const float *x, size_t n, const struct spr_draw *draw, uint8_t *exponent)
+void spr_neon_natural(const float *x, size_t n, struct spr_draw draw, uint8_t *exponent)
 {
-    const struct spr_draw key = *draw; /* the bytes stored may alias it */
     size_t i = spr_draw_head(draw, n);
 
     spr_values_kernels_scalar.natural(x, i, draw, exponent);
     for (; i + 16 <= n; i += 16) {
         uint32x4_t codes[4];
 
-        spr_draw16(&key, key.first + i, codes);
+        spr_draw16(draw, draw.first + i, codes);
         for (size_t k = 0; k < 4; k++)
             codes[k] = exponent_of(x + i + 4 * k, codes[k]);
         vst1q_u8(exponent + i, spr_bytes16(codes));
     }
-    struct spr_draw rest = spr_draw_after(draw, i);
-    spr_values_kernels_scalar.natural(x + i, n - i, &rest, exponent + i);
+    spr_values_kernels_scalar.natural(x + i, n - i, spr_draw_after(draw, i), exponent + i);
 }

@@ -52,21 +52,21 @@ static inline __attribute__((always_inline)) void spr_apply_finite4(enum spr_dec
 
 /* spr_draw_bits() of the elements i to i + 3 in the lower halves of the lanes, of i + 8 to i + 11
  * in the upper ones; i modulo 16 is 0 or 4. */
-static inline uint32x4_t spr_draw4(const struct spr_draw *draw, uint64_t i)
+static inline uint32x4_t spr_draw4(struct spr_draw draw, uint64_t i)
 {
     uint32_t start = ((uint32_t)(i >> 1) & ~7u) | ((uint32_t)i & 7u);
     uint32x4_t x = vaddq_u32(vdupq_n_u32(start), spr_ramp4());
 
-    x = veorq_u32(x, vdupq_n_u32(draw->key[0]));
+    x = veorq_u32(x, vdupq_n_u32(draw.key[0]));
     x = veorq_u32(x, vshrq_n_u32(x, 16));
     x = vmulq_u32(x, vdupq_n_u32(0x7feb352d));
     x = veorq_u32(x, vshrq_n_u32(x, 15));
-    x = vaddq_u32(x, vdupq_n_u32(draw->key[1]));
+    x = vaddq_u32(x, vdupq_n_u32(draw.key[1]));
     x = vmulq_u32(x, vdupq_n_u32(0x846ca68b));
     return veorq_u32(x, vshrq_n_u32(x, 16));
 }
 /* draw[k]: of the elements i + 4 k to i + 4 k + 3, for 16 elements from a multiple of 16 on. */
-static inline void spr_draw16(const struct spr_draw *draws, uint64_t i, uint32x4_t draw[4])
+static inline void spr_draw16(struct spr_draw draws, uint64_t i, uint32x4_t draw[4])
 {
     for (size_t k = 0; k < 2; k++) {
         uint32x4_t both = spr_draw4(draws, i + 4 * k);
@@ -74,17 +74,6 @@ static inline void spr_draw16(const struct spr_draw *draws, uint64_t i, uint32x4
         draw[k] = vandq_u32(both, vdupq_n_u32(0xffff));
         draw[k + 2] = vshrq_n_u32(both, 16);
     }
-}
-/* Elements before the first whose index is a multiple of 16, at most n. */
-static inline size_t spr_draw_head(const struct spr_draw *draw, size_t n)
-{
-    size_t head = (size_t)(-draw->first & 15);
-
-    return head < n ? head : n;
-}
-static inline struct spr_draw spr_draw_after(const struct spr_draw *draw, size_t n)
-{
-    return (struct spr_draw){{draw->key[0], draw->key[1]}, draw->first + n};
 }
 
 /* The low bytes of 16 lanes, in order. */
@@ -97,15 +86,14 @@ static inline uint8x16_t spr_bytes16(const uint32x4_t lanes[4])
 /* values_neon.c */
 void spr_neon_add(float *r, const float *g, size_t n);
 uint32_t spr_neon_largest(const float *x, size_t n);
-float spr_neon_sum_abs(const float *x, size_t n);
 void spr_neon_sum_sides(const float *x, size_t n, float sum[2]);
 void spr_neon_sum_squares(const float *x, size_t n, float sum[2]);
-void spr_neon_nearest8(const float *x, size_t n, const struct spr_quantiser *q, int8_t *code);
-void spr_neon_nearest16(const float *x, size_t n, const struct spr_quantiser *q, int16_t *code);
-void spr_neon_random8(const float *x, size_t n, const struct spr_quantiser *q,
-                      const struct spr_draw *draw, int8_t *code);
+void spr_neon_nearest8(const float *x, size_t n, struct spr_quantiser q, int8_t *code);
+void spr_neon_nearest16(const float *x, size_t n, struct spr_quantiser q, int16_t *code);
+void spr_neon_random8(const float *x, size_t n, struct spr_quantiser q, struct spr_draw draw,
+                      int8_t *code);
 void spr_neon_decode8(const int8_t *code, size_t n, float scale, enum spr_decode how, float *out);
 void spr_neon_decode16(const int16_t *code, size_t n, float scale, enum spr_decode how, float *out);
-void spr_neon_natural(const float *x, size_t n, const struct spr_draw *draw, uint8_t *exponent);
+void spr_neon_natural(const float *x, size_t n, struct spr_draw draw, uint8_t *exponent);
 
 #endif

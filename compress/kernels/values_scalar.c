@@ -58,15 +58,6 @@ static uint32_t largest(const float *x, size_t n)
     return most;
 }
 
-static float sum_abs(const float *x, size_t n)
-{
-    float lane[SPR_SUM_LANES] = {0};
-
-    for (size_t i = 0; i < n; i++)
-        lane[i % SPR_SUM_LANES] += from_bits(spr_magnitude(x[i]));
-    return spr_sum_lanes(lane);
-}
-
 static void sum_sides(const float *x, size_t n, float sum[2])
 {
     float lane[2][SPR_SUM_LANES] = {{0}};
@@ -101,25 +92,25 @@ static int32_t nearest(float x, float inverse, float limit)
     return (int32_t)(((double)y + 0x1.8p52) - 0x1.8p52);
 }
 
-static void nearest8(const float *x, size_t n, const struct spr_quantiser *q, int8_t *code)
+static void nearest8(const float *x, size_t n, struct spr_quantiser q, int8_t *code)
 {
     for (size_t i = 0; i < n; i++)
-        code[i] = (int8_t)nearest(x[i], q->inverse, q->limit);
+        code[i] = (int8_t)nearest(x[i], q.inverse, q.limit);
 }
 
-static void nearest16(const float *x, size_t n, const struct spr_quantiser *q, int16_t *code)
+static void nearest16(const float *x, size_t n, struct spr_quantiser q, int16_t *code)
 {
     for (size_t i = 0; i < n; i++)
-        code[i] = (int16_t)nearest(x[i], q->inverse, q->limit);
+        code[i] = (int16_t)nearest(x[i], q.inverse, q.limit);
 }
 
-static void random8(const float *x, size_t n, const struct spr_quantiser *q,
-                    const struct spr_draw *draw, int8_t *code)
+static void random8(const float *x, size_t n, struct spr_quantiser q, struct spr_draw draw,
+                    int8_t *code)
 {
     for (size_t i = 0; i < n; i++) {
-        int32_t y = nearest(x[i], q->inverse * 0x1p16f, q->limit * 0x1p16f);
+        int32_t y = nearest(x[i], q.inverse * 0x1p16f, q.limit * 0x1p16f);
 
-        y += (int32_t)spr_draw_bits(draw, draw->first + i);
+        y += (int32_t)spr_draw_bits(draw, draw.first + i);
         code[i] = (int8_t)((y - (y & 0xffff)) / 0x10000);
     }
 }
@@ -211,13 +202,17 @@ static void unpack16(const uint8_t *in, size_t n, unsigned width, int16_t *code)
 
 /* ---- Signs and powers of two ---- */
 
-static void signs(const float *x, size_t n, uint8_t *out)
+static float signs(const float *x, size_t n, uint8_t *out)
 {
+    float lane[SPR_SUM_LANES] = {0};
+
     for (size_t i = 0; i < n; i++) {
         if (i % 8 == 0)
             out[i / 8] = 0;
         out[i / 8] |= (uint8_t)(to_bits(x[i]) >> 31 << i % 8);
+        lane[i % SPR_SUM_LANES] += from_bits(spr_magnitude(x[i]));
     }
+    return spr_sum_lanes(lane);
 }
 
 static void decode_signs(const uint8_t *bits, size_t n, const float value[2], enum spr_decode how,
@@ -227,12 +222,12 @@ static void decode_signs(const uint8_t *bits, size_t n, const float value[2], en
         apply(&out[i], value[bits[i / 8] >> i % 8 & 1], how);
 }
 
-static void natural(const float *x, size_t n, const struct spr_draw *draw, uint8_t *exponent)
+static void natural(const float *x, size_t n, struct spr_draw draw, uint8_t *exponent)
 {
     for (size_t i = 0; i < n; i++) {
         uint32_t mag = spr_magnitude(x[i]);
         /* The carry out of the 23 fraction bits has the probability of the fraction. */
-        uint32_t up = (mag + (spr_draw_bits(draw, draw->first + i) << 7 | 0x40)) >> 23;
+        uint32_t up = (mag + (spr_draw_bits(draw, draw.first + i) << 7 | 0x40)) >> 23;
 
         exponent[i] = (uint8_t)(mag >= 0x7f800000u ? 255 : up < 254 ? up : 254);
     }
@@ -284,7 +279,7 @@ static void bf16_decode(const uint16_t *in, size_t n, enum spr_decode how, float
 
 /* ---- Error feedback ---- */
 
-SPR_VALUES_STEP_BY_STEP(add, largest, nearest8, decode8, signs, sum_abs)
+SPR_VALUES_STEP_BY_STEP(add, largest, nearest8, decode8, signs)
 
 static void stream(const void *in, size_t bytes, void *out) { memcpy(out, in, bytes); }
 
@@ -294,7 +289,6 @@ const struct spr_values_kernels spr_values_kernels_scalar = {
     .name = "scalar",
     .add = add,
     .largest = largest,
-    .sum_abs = sum_abs,
     .sum_sides = sum_sides,
     .sum_squares = sum_squares,
     .nearest8 = nearest8,

@@ -142,7 +142,7 @@ static uint32_t plan(const struct bounded_options *o, float largest, double leve
         return RAW;
     q->inverse = 1 / q->scale;
     q->limit = TOP_MAX;
-    spr_values_kernels()->nearest16(&largest, 1, q, &top);
+    spr_values_kernels()->nearest16(&largest, 1, *q, &top);
     q->limit = (float)top;
     return (float)top * q->scale <= FLT_MAX ? (uint32_t)top : RAW;
 }
@@ -193,8 +193,8 @@ static double level_of(const struct bounded_options *o, const float *in, size_t 
     return (double)spr_float_of(high << 16);
 }
 
-static size_t bounded_encode(const void *options, const struct spr_draw *draw, const float *in,
-                             size_t n, void *out)
+static size_t bounded_encode(const void *options, struct spr_draw draw, const float *in, size_t n,
+                             void *out)
 {
     const struct bounded_options *o = options;
     size_t span = spr_div_ceil(SPAN, o->group) * o->group;
@@ -217,7 +217,7 @@ static size_t bounded_encode(const void *options, const struct spr_draw *draw, c
         if (top == RAW) {
             memcpy(to, in + at, m * sizeof(float));
         } else if (top) {
-            spr_values_kernels()->nearest16(in + at, m, &q, code);
+            spr_values_kernels()->nearest16(in + at, m, q, code);
             spr_values_kernels()->pack16(code, m, spr_width_of((int)top), to);
             spr_pad(to, m * spr_width_of((int)top));
         }

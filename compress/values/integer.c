@@ -60,14 +60,14 @@ static size_t integer_group(const void *options)
         struct spr_levels l = levels_of(options, levels);                                          \
         return spr_levels_bound(&l, n);                                                            \
     }                                                                                              \
-    static size_t name##_encode(const void *options, const struct spr_draw *draw, const float *in, \
+    static size_t name##_encode(const void *options, struct spr_draw draw, const float *in,        \
                                 size_t n, void *out)                                               \
     {                                                                                              \
         struct spr_levels l = levels_of(options, levels);                                          \
         return spr_levels_encode(&l, draw, in, n, out);                                            \
     }                                                                                              \
     static size_t name##_feed(const struct spr_value_coder *coder, const void *options,            \
-                              const struct spr_draw *draw, float *residual, const float *gradient, \
+                              struct spr_draw draw, float *residual, const float *gradient,        \
                               size_t n, void *out)                                                 \
     {                                                                                              \
         struct spr_levels l = levels_of(options, levels);                                          \

@@ -41,7 +41,7 @@ static float reach_of(const struct spr_levels *l, const float *in, size_t n, flo
 }
 
 /* What is sent is taken from `residual`, which is `in` or NULL. */
-static float codes_of(const struct spr_levels *l, const struct spr_draw *draw, const float *in,
+static float codes_of(const struct spr_levels *l, struct spr_draw draw, const float *in,
                       float *residual, size_t n, uint32_t largest, int8_t *code)
 {
     const struct spr_values_kernels *kernels = spr_values_kernels();
@@ -58,32 +58,31 @@ static float codes_of(const struct spr_levels *l, const struct spr_draw *draw, c
     }
     q = spr_quantiser_of(reach, l->levels);
     if (residual && !l->random) {
-        kernels->nearest8_take(residual, n, &q, code);
+        kernels->nearest8_take(residual, n, q, code);
         return q.scale;
     }
     if (l->random)
-        kernels->random8(in, n, &q, draw, code);
+        kernels->random8(in, n, q, draw, code);
     else
-        kernels->nearest8(in, n, &q, code);
+        kernels->nearest8(in, n, q, code);
     if (residual)
         kernels->decode8(code, n, q.scale, SPR_DECODE_TAKE, residual);
     return q.scale;
 }
 
-float spr_levels_codes(const struct spr_levels *l, const struct spr_draw *draw, const float *in,
-                       size_t n, int8_t *code)
+float spr_levels_codes(const struct spr_levels *l, struct spr_draw draw, const float *in, size_t n,
+                       int8_t *code)
 {
     return codes_of(l, draw, in, NULL, n, spr_values_kernels()->largest(in, n), code);
 }
 
 /* `gradient` and `residual` (which is `in`) are NULL without feedback. */
-static size_t encode(const struct spr_levels *l, const struct spr_draw *draw, const float *in,
+static size_t encode(const struct spr_levels *l, struct spr_draw draw, const float *in,
                      float *residual, const float *gradient, size_t n, void *out)
 {
     const struct spr_values_kernels *kernels = spr_values_kernels();
     unsigned width = spr_width_of(l->levels);
     int8_t code[SPR_VALUES_GROUP_MAX];
-    struct spr_draw here = *draw;
     uint8_t *to = out;
 
     for (size_t at = 0; at < n; at += l->group) {
@@ -92,27 +91,25 @@ static size_t encode(const struct spr_levels *l, const struct spr_draw *draw, co
         float *rest = residual ? residual + at : NULL;
         uint32_t largest =
             rest ? kernels->add_largest(rest, gradient + at, m) : kernels->largest(in + at, m);
+        int8_t *codes = width == 8 ? (int8_t *)packed : code;
 
-        here.first = draw->first + at;
-        if (width == 8) {
-            spr_store_float(to, codes_of(l, &here, in + at, rest, m, largest, (int8_t *)packed));
-        } else {
-            spr_store_float(to, codes_of(l, &here, in + at, rest, m, largest, code));
+        spr_store_float(to,
+                        codes_of(l, spr_draw_after(draw, at), in + at, rest, m, largest, codes));
+        if (width < 8)
             kernels->pack8(code, m, width, packed);
-        }
         spr_pad(packed, m * width);
         to += group_bytes(l, m);
     }
     return (size_t)(to - (uint8_t *)out);
 }
 
-size_t spr_levels_encode(const struct spr_levels *l, const struct spr_draw *draw, const float *in,
+size_t spr_levels_encode(const struct spr_levels *l, struct spr_draw draw, const float *in,
                          size_t n, void *out)
 {
     return encode(l, draw, in, NULL, NULL, n, out);
 }
 
-size_t spr_levels_feed(const struct spr_levels *l, const struct spr_draw *draw, float *residual,
+size_t spr_levels_feed(const struct spr_levels *l, struct spr_draw draw, float *residual,
                        const float *gradient, size_t n, void *out)
 {
     return encode(l, draw, residual, residual, gradient, n, out);

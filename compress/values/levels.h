@@ -21,18 +21,19 @@
 
 #include "compress/values/values.h"
 
+/* Made anew for every batch: what is loaded next is of one store, hence the order. */
 struct spr_levels {
     size_t group;
+    double clip; /* reach is at most `clip` standard deviations; 0: any */
     int levels;  /* at most SPR_VALUES_LEVELS_MAX */
     bool random; /* else to the nearest */
     bool l2;     /* reach is the L2 norm of the group, else its largest magnitude */
-    double clip; /* and at most `clip` standard deviations; 0: any */
 };
 
 size_t spr_levels_bound(const struct spr_levels *l, size_t n);
-size_t spr_levels_encode(const struct spr_levels *l, const struct spr_draw *draw, const float *in,
+size_t spr_levels_encode(const struct spr_levels *l, struct spr_draw draw, const float *in,
                          size_t n, void *out);
-size_t spr_levels_feed(const struct spr_levels *l, const struct spr_draw *draw, float *residual,
+size_t spr_levels_feed(const struct spr_levels *l, struct spr_draw draw, float *residual,
                        const float *gradient, size_t n, void *out);
 spr_status spr_levels_check(const struct spr_levels *l, const void *bytes, size_t size, size_t n,
                             const char **why);
@@ -41,7 +42,7 @@ size_t spr_levels_decode(const struct spr_levels *l, const void *bytes, size_t n
 
 /* The codes of one group, and its scale (NaN, 0 or positive); they are zero but for a positive one.
  */
-float spr_levels_codes(const struct spr_levels *l, const struct spr_draw *draw, const float *in,
-                       size_t n, int8_t *code);
+float spr_levels_codes(const struct spr_levels *l, struct spr_draw draw, const float *in, size_t n,
+                       int8_t *code);
 
 #endif

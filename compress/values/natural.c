@@ -42,10 +42,9 @@ static size_t natural_bound(const void *options, size_t n)
     return n / BLOCK * block_bytes(BLOCK) + block_bytes(n % BLOCK);
 }
 
-static size_t natural_encode(const void *options, const struct spr_draw *draw, const float *in,
-                             size_t n, void *out)
+static size_t natural_encode(const void *options, struct spr_draw draw, const float *in, size_t n,
+                             void *out)
 {
-    struct spr_draw here = *draw;
     uint8_t *to = out;
 
     (void)options;
@@ -53,8 +52,7 @@ static size_t natural_encode(const void *options, const struct spr_draw *draw, c
         size_t m = spr_min_size(BLOCK, n - at);
         uint8_t *signs = to + spr_padded(8 * m);
 
-        here.first = draw->first + at;
-        spr_values_kernels()->natural(in + at, m, &here, to);
+        spr_values_kernels()->natural(in + at, m, spr_draw_after(draw, at), to);
         spr_pad(to, 8 * m);
         spr_values_kernels()->signs(in + at, m, signs);
         spr_pad(signs, m);

@@ -34,8 +34,8 @@ static size_t fp32_bound(const void *options, size_t n)
     return n * sizeof(float);
 }
 
-static size_t fp32_encode(const void *options, const struct spr_draw *draw, const float *in,
-                          size_t n, void *out)
+static size_t fp32_encode(const void *options, struct spr_draw draw, const float *in, size_t n,
+                          void *out)
 {
     (void)options;
     (void)draw;
@@ -109,8 +109,8 @@ static spr_status half_check(const void *options, const void *bytes, size_t size
     return SPR_OK;
 }
 
-static size_t fp16_encode(const void *options, const struct spr_draw *draw, const float *in,
-                          size_t n, void *out)
+static size_t fp16_encode(const void *options, struct spr_draw draw, const float *in, size_t n,
+                          void *out)
 {
     (void)draw;
     spr_values_kernels()->fp16_encode(in, n, out);
@@ -138,8 +138,8 @@ const struct spr_value_coder spr_value_fp16 = {
     .feed = spr_value_feed,
 };
 
-static size_t bf16_encode(const void *options, const struct spr_draw *draw, const float *in,
-                          size_t n, void *out)
+static size_t bf16_encode(const void *options, struct spr_draw draw, const float *in, size_t n,
+                          void *out)
 {
     (void)draw;
     spr_values_kernels()->bf16_encode(in, n, out);

@@ -93,23 +93,20 @@ static size_t qsgd_bound(const void *options, size_t n)
     return n / o->group * bucket_bound(o, o->group) + (rest ? bucket_bound(o, rest) : 0);
 }
 
-static size_t qsgd_encode(const void *options, const struct spr_draw *draw, const float *in,
-                          size_t n, void *out)
+static size_t qsgd_encode(const void *options, struct spr_draw draw, const float *in, size_t n,
+                          void *out)
 {
     const struct qsgd_options *o = options;
     struct spr_levels l = levels_of(options);
     int8_t code[SPR_VALUES_GROUP_MAX];
-    struct spr_draw here = *draw;
     uint8_t *to = out;
 
     if (o->coding == FIXED)
         return spr_levels_encode(&l, draw, in, n, out);
     for (size_t at = 0; at < n; at += o->group) {
         size_t m = spr_min_size(o->group, n - at);
-        float scale;
+        float scale = spr_levels_codes(&l, spr_draw_after(draw, at), in + at, m, code);
 
-        here.first = draw->first + at;
-        scale = spr_levels_codes(&l, &here, in + at, m, code);
         spr_store_float(to, scale);
         to += sizeof(float);
         if (scale > 0)

@@ -105,15 +105,10 @@ static void encode_group(const struct sign_options *o, const float *in, float *r
 {
     const struct spr_values_kernels *kernels = spr_values_kernels();
     uint8_t *bits = to + head_bytes(o);
-    float value[2], sum = 0;
+    float sum =
+        residual ? kernels->add_signs(residual, gradient, n, bits) : kernels->signs(in, n, bits);
+    float value[2];
 
-    if (residual) {
-        sum = kernels->add_signs(residual, gradient, n, bits);
-    } else {
-        kernels->signs(in, n, bits);
-        if (o->means == ONE)
-            sum = kernels->sum_abs(in, n);
-    }
     spr_pad(bits, n);
     if (o->means == TWO)
         two_means(in, n, bits, value);
@@ -190,8 +185,8 @@ static size_t sign_decode(const void *options, const void *bytes, size_t n, enum
     return (size_t)(from - (const uint8_t *)bytes);
 }
 
-static size_t sign_encode(const void *options, const struct spr_draw *draw, const float *in,
-                          size_t n, void *out)
+static size_t sign_encode(const void *options, struct spr_draw draw, const float *in, size_t n,
+                          void *out)
 {
     const struct sign_options *o = options;
     uint8_t *to = out;
@@ -207,8 +202,8 @@ static size_t sign_encode(const void *options, const struct spr_draw *draw, cons
 }
 
 static size_t sign_feed(const struct spr_value_coder *coder, const void *options,
-                        const struct spr_draw *draw, float *residual, const float *gradient,
-                        size_t n, void *out)
+                        struct spr_draw draw, float *residual, const float *gradient, size_t n,
+                        void *out)
 {
     const struct sign_options *o = options;
     uint8_t *to = out;

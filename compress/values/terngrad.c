@@ -56,8 +56,8 @@ static size_t terngrad_bound(const void *options, size_t n)
     return spr_levels_bound(&l, n);
 }
 
-static size_t terngrad_encode(const void *options, const struct spr_draw *draw, const float *in,
-                              size_t n, void *out)
+static size_t terngrad_encode(const void *options, struct spr_draw draw, const float *in, size_t n,
+                              void *out)
 {
     struct spr_levels l = levels_of(options);
     return spr_levels_encode(&l, draw, in, n, out);

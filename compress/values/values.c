@@ -43,38 +43,70 @@ static size_t batch_of(const struct spr_value_coder *coder, const void *options)
     return group < BATCH ? BATCH / group * group : group;
 }
 
+/* Images on their way to memory, past the caches: whole lines, aligned here as they are there. */
+struct lines {
+    _Alignas(SPR_VALUES_LINE) char image[SPR_VALUES_LINE + BATCH_IMAGE];
+    char *to;    /* where the first line of the image goes */
+    size_t held; /* bytes of it that are in the image */
+};
+
+/* From `out` on, before which at least a line was written by the caller. */
+static void lines_begin(struct lines *l, char *out)
+{
+    l->held = (uintptr_t)out % SPR_VALUES_LINE;
+    l->to = out - l->held;
+    memcpy(l->image, l->to, l->held);
+}
+
+static void lines_put(struct lines *l, size_t bytes)
+{
+    size_t all = l->held + bytes, whole = all / SPR_VALUES_LINE * SPR_VALUES_LINE;
+
+    spr_values_kernels()->stream(l->image, whole, l->to);
+    if (whole > 0)
+        memcpy(l->image, l->image + whole, SPR_VALUES_LINE);
+    l->to += whole;
+    l->held = all - whole;
+}
+
+static void lines_end(struct lines *l)
+{
+    memcpy(l->to, l->image, l->held);
+    spr_values_kernels()->fence();
+}
+
 /* Batch by batch, or all at once where groups belong together; past the caches when the image is
  * large. `gradient` and `residual` (which is `in`) are NULL without feedback. */
-static size_t encode(const struct spr_value_coder *coder, const void *options,
-                     const struct spr_draw *draw, const float *in, float *residual,
-                     const float *gradient, size_t n, void *out)
+static size_t encode(const struct spr_value_coder *coder, const void *options, struct spr_draw draw,
+                     const float *in, float *residual, const float *gradient, size_t n, void *out)
 {
-    const struct spr_values_kernels *kernels = spr_values_kernels();
-    _Alignas(32) char image[BATCH_IMAGE];
     bool together = coder->traits(options) & SPR_VALUES_TOGETHER;
     size_t batch = together ? n : batch_of(coder, options), bytes = 0;
-    struct spr_draw here = *draw;
     bool stream =
-        coder->bound(options, n) >= STREAM_BYTES && coder->bound(options, batch) <= sizeof(image);
+        coder->bound(options, n) >= STREAM_BYTES && coder->bound(options, batch) <= BATCH_IMAGE;
+    struct lines lines;
 
+    lines.to = NULL;
     for (size_t at = 0; at < n; at += batch) {
         size_t m = spr_min_size(batch, n - at), used;
-        char *end = (char *)out + bytes, *to = stream ? image : end;
+        struct spr_draw here = spr_draw_after(draw, at);
+        char *to = lines.to ? lines.image + lines.held : (char *)out + bytes;
 
-        here.first = draw->first + at;
-        used = residual ? coder->feed(coder, options, &here, residual + at, gradient + at, m, to)
-                        : coder->encode(options, &here, in + at, m, to);
-        if (stream)
-            kernels->stream(image, used, end);
+        used = residual ? coder->feed(coder, options, here, residual + at, gradient + at, m, to)
+                        : coder->encode(options, here, in + at, m, to);
         bytes += used;
+        if (lines.to)
+            lines_put(&lines, used);
+        else if (stream && bytes >= SPR_VALUES_LINE)
+            lines_begin(&lines, (char *)out + bytes);
     }
-    if (stream)
-        kernels->fence();
+    if (lines.to)
+        lines_end(&lines);
     return bytes;
 }
 
 size_t spr_value_feed(const struct spr_value_coder *coder, const void *options,
-                      const struct spr_draw *draw, float *residual, const float *gradient, size_t n,
+                      struct spr_draw draw, float *residual, const float *gradient, size_t n,
                       void *out)
 {
     size_t bytes;
@@ -86,14 +118,14 @@ size_t spr_value_feed(const struct spr_value_coder *coder, const void *options,
 }
 
 size_t spr_value_encode(const struct spr_value_coder *coder, const void *options,
-                        const struct spr_draw *draw, const float *in, size_t n, void *out)
+                        struct spr_draw draw, const float *in, size_t n, void *out)
 {
     return encode(coder, options, draw, in, NULL, NULL, n, out);
 }
 
 size_t spr_value_feedback(const struct spr_value_coder *coder, const void *options,
-                          const struct spr_draw *draw, float *residual, const float *gradient,
-                          size_t n, void *out)
+                          struct spr_draw draw, float *residual, const float *gradient, size_t n,
+                          void *out)
 {
     return encode(coder, options, draw, residual, residual, gradient, n, out);
 }

@@ -54,8 +54,8 @@ struct spr_value_coder {
     size_t (*group)(const void *options); /* at most SPR_VALUES_GROUP_MAX */
     /* The most bytes of an image of n values; additive where a vector may be cut. */
     size_t (*bound)(const void *options, size_t n);
-    /* Returns the bytes written. in[i] draws as element draw->first + i. */
-    size_t (*encode)(const void *options, const struct spr_draw *draw, const float *in, size_t n,
+    /* Returns the bytes written. in[i] draws as element draw.first + i. */
+    size_t (*encode)(const void *options, struct spr_draw draw, const float *in, size_t n,
                      void *out);
     /* Is this an image of n values, of just that size? OK or PROTO, with a sentence in *why. */
     spr_status (*check)(const void *options, const void *bytes, size_t size, size_t n,
@@ -68,9 +68,8 @@ struct spr_value_coder {
                      float *out);
     /* residual += gradient; encode(residual); residual -= decode(image), with the bits of doing so
      * step by step, as spr_value_feed() does. Of a batch that stays in L1. */
-    size_t (*feed)(const struct spr_value_coder *coder, const void *options,
-                   const struct spr_draw *draw, float *residual, const float *gradient, size_t n,
-                   void *out);
+    size_t (*feed)(const struct spr_value_coder *coder, const void *options, struct spr_draw draw,
+                   float *residual, const float *gradient, size_t n, void *out);
 };
 
 extern const struct spr_value_coder *const spr_value_coders[];
@@ -83,17 +82,17 @@ struct spr_draw spr_draw(uint64_t seed, uint64_t first);
 
 /* encode() of a vector of any length: where the image is large, it goes past the caches. */
 size_t spr_value_encode(const struct spr_value_coder *coder, const void *options,
-                        const struct spr_draw *draw, const float *in, size_t n, void *out);
+                        struct spr_draw draw, const float *in, size_t n, void *out);
 
 /* Error feedback (Seide et al. 2014): residual += gradient; image = encode(residual); residual -=
  * decode(image), in one pass over memory. Returns the bytes written. */
 size_t spr_value_feedback(const struct spr_value_coder *coder, const void *options,
-                          const struct spr_draw *draw, float *residual, const float *gradient,
-                          size_t n, void *out);
+                          struct spr_draw draw, float *residual, const float *gradient, size_t n,
+                          void *out);
 
 /* Step by step: for coders that have no shorter way. */
 size_t spr_value_feed(const struct spr_value_coder *coder, const void *options,
-                      const struct spr_draw *draw, float *residual, const float *gradient, size_t n,
+                      struct spr_draw draw, float *residual, const float *gradient, size_t n,
                       void *out);
 
 /* Decode and add at positions of a window: acc[pos[i]] += value i, touched bit pos[i] set; pos

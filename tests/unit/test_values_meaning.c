@@ -359,8 +359,8 @@ static void draws_are_independent(void **state)
         for (uint64_t i = 0; i < 0x10000; i++) {
             bool seeds = r == SPR_ARRAY_LEN(apart);
             struct spr_draw a = spr_draw(seeds ? i : 9, 0), b = spr_draw(seeds ? i + 1 : 9, 0);
-            uint32_t differ = spr_draw_bits(&a, base + (seeds ? 0 : i)) ^
-                              spr_draw_bits(&b, base + (seeds ? 0 : i + apart[r]));
+            uint32_t differ = spr_draw_bits(a, base + (seeds ? 0 : i)) ^
+                              spr_draw_bits(b, base + (seeds ? 0 : i + apart[r]));
 
             for (unsigned bit = 0; bit < 16; bit++)
                 agree[bit] += !(differ >> bit & 1);

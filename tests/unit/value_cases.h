@@ -87,7 +87,7 @@ static inline size_t value_encode(const struct value_case *c, uint64_t seed, uin
 {
     struct spr_draw draw = spr_draw(seed, first);
 
-    return c->coder->encode(c->options, &draw, in, n, out);
+    return c->coder->encode(c->options, draw, in, n, out);
 }
 
 /* There and back; returns the bytes of the image. */

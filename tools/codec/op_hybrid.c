@@ -49,7 +49,7 @@ static void encode_part(const struct hybrid *s, const struct vector *v, struct p
 
     part->index_bytes = spr_index_encode(s->index_coder, &s->index_options,
                                          s->call.index + part->begin, n, v->n, part->index_image);
-    spr_value_int8.encode(s->value_options, &draw, s->call.value + part->begin, n,
+    spr_value_int8.encode(s->value_options, draw, s->call.value + part->begin, n,
                           s->value_image + spr_value_int8.bound(s->value_options, part->begin));
 }
 

@@ -34,9 +34,9 @@ static void code_slice(struct trial *trial, int slice, int slices, unsigned char
     struct spr_draw draw = spr_draw(trial->vector->seed, begin);
     const float *x = trial->vector->x + begin;
     void *at = bytes + place_of(s, begin);
-    s->size[slice] = residual ? spr_value_feedback(s->coder, s->options, &draw, residual + begin, x,
+    s->size[slice] = residual ? spr_value_feedback(s->coder, s->options, draw, residual + begin, x,
                                                    end - begin, at)
-                              : spr_value_encode(s->coder, s->options, &draw, x, end - begin, at);
+                              : spr_value_encode(s->coder, s->options, draw, x, end - begin, at);
 }
 
 static void encode_run(struct trial *trial, int slice, int slices)
