@@ -99,8 +99,11 @@ static void accumulate(spr_codec *codec, const float *gradient, float *sum)
     struct spr_feedback f = spr_codec_feedback_of(codec, gradient);
     size_t n = codec->elements;
 
-    if (codec->residual_zero && spr_feedback_is_sum(&f)) {
-        memcpy(sum, gradient, n * sizeof(float));
+    if (spr_feedback_is_sum(&f)) {
+        if (codec->residual_zero)
+            memcpy(sum, gradient, n * sizeof(float));
+        else
+            spr_kernels()->sum(sum, codec->residual, gradient, n);
         return;
     }
     if (!f.velocity && sum != codec->residual) {
