@@ -12,7 +12,7 @@
 uint32_t spr_crc32c(uint32_t crc, const void *data, size_t bytes);
 /* The same for data that is rather in memory than in the cache: faster there, slower elsewhere. */
 uint32_t spr_crc32c_cold(uint32_t crc, const void *data, size_t bytes);
-/* Table version: the specification. */
+/* The same without special instructions. */
 uint32_t spr_crc32c_scalar(uint32_t crc, const void *data, size_t bytes);
 
 #endif
