@@ -125,7 +125,8 @@ noinst_LTLIBRARIES += compress/libspr-kernels-avx512.la
 compress_libspr_kernels_avx512_la_SOURCES = \
 	compress/kernels/lanes_avx512.h \
 	compress/kernels/topk_avx512.c \
-	compress/kernels/values_avx512.c
+	compress/kernels/values_avx512.c \
+	compress/kernels/window_avx512.c
 compress_libspr_kernels_avx512_la_CFLAGS = $(AM_CFLAGS) $(SPR_AVX512_CFLAGS)
 compress_libspr_compress_la_LIBADD += compress/libspr-kernels-avx512.la
 endif

@@ -175,6 +175,8 @@ size_t spr_avx2_expand(const void *bitmap, size_t n, const float *value, size_t 
 void spr_avx2_clear(float *out, size_t n);
 size_t spr_avx2_positions(const void *bitmap, size_t words, uint32_t first, uint16_t *pos);
 size_t spr_avx2_harvest(float *acc, uint64_t *touched, size_t words, uint16_t *pos, float *val);
+size_t spr_avx2_harvest_sparse(float *acc, uint64_t *touched, size_t words, uint16_t *pos,
+                               float *val);
 uint64_t spr_avx2_popcount(const void *bitmap, size_t words);
 _Bool spr_avx2_ascending16(const uint16_t *pos, size_t n);
 _Bool spr_avx2_ascending32(const uint32_t *pos, size_t n);
@@ -186,6 +188,9 @@ size_t spr_avx512_feedback(float *r, const float *g, size_t n, uint32_t lo, uint
                            _Bool dense, uint32_t *index, float *value);
 size_t spr_avx512_filter(const uint32_t *index, const float *value, size_t n, uint32_t t,
                          size_t *quota, uint32_t *index_out, float *value_out, float *back);
+size_t spr_avx512_add_bits(float *acc, uint64_t *touched, const void *bitmap, size_t words,
+                           const float *value, size_t readable);
+size_t spr_avx512_harvest(float *acc, uint64_t *touched, size_t words, uint16_t *pos, float *val);
 
 /* NEON kernels. */
 void spr_neon_fp16_encode(const float *in, uint16_t *out, size_t n);

@@ -120,7 +120,8 @@ static size_t harvest_dense(float *acc, uint64_t *touched, size_t words, uint16_
 }
 
 /* Words that hold something are listed first, without a branch: half of them do not. */
-static size_t harvest_sparse(float *acc, uint64_t *touched, size_t words, uint16_t *pos, float *val)
+size_t spr_avx2_harvest_sparse(float *acc, uint64_t *touched, size_t words, uint16_t *pos,
+                               float *val)
 {
     uint32_t list[LISTED + 1];
     size_t n = 0;
@@ -154,7 +155,7 @@ size_t spr_avx2_harvest(float *acc, uint64_t *touched, size_t words, uint16_t *p
 {
     if (spr_avx2_popcount(touched, words) >= DENSE_WORD * words)
         return harvest_dense(acc, touched, words, pos, val);
-    return harvest_sparse(acc, touched, words, pos, val);
+    return spr_avx2_harvest_sparse(acc, touched, words, pos, val);
 }
 
 uint64_t spr_avx2_popcount(const void *bitmap, size_t words)
