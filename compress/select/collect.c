@@ -66,19 +66,19 @@ static bool keep(struct spr_topk *t, struct spr_topk_slice *s, const uint32_t *m
     return true;
 }
 
-/* Which candidates are surely among the k largest, and which are inside the bracket? */
-static bool split(struct spr_topk *t, struct spr_topk_slice *s)
+/* Which of the candidates since *done are surely among the k largest, and which are inside the
+ * bracket? A guess is right or wrong, but not refined. */
+static void split(struct spr_topk *t, struct spr_topk_slice *s, const struct spr_topk_run *run,
+                  size_t *done)
 {
-    for (struct spr_topk_run *run = s->first; run; run = run->next)
-        for (size_t at = 0; at < run->count; at += SPR_TOPK_CHUNK) {
-            size_t len = spr_min_size(SPR_TOPK_CHUNK, run->count - at);
-            size_t below = t->kernels->split(run->value + at, len, t->hi, s->some_index);
+    for (size_t n; run && !t->guessing && *done < run->count; *done += n) {
+        n = spr_min_size(SPR_TOPK_CHUNK, run->count - *done);
+        size_t below = t->kernels->split(run->value + *done, n, t->hi, s->some_index);
 
-            s->above += len - below;
-            if (!keep(t, s, s->some_index, below))
-                return false;
-        }
-    return true;
+        s->above += n - below;
+        if (!keep(t, s, s->some_index, below))
+            atomic_store(&t->no_room, true);
+    }
 }
 
 void spr_topk_reset(struct spr_topk *t)
@@ -98,16 +98,19 @@ void spr_topk_reset(struct spr_topk *t)
 void spr_topk_collect(struct spr_topk *t, struct spr_topk_slice *s)
 {
     struct spr_topk_run *run = NULL;
-    size_t at = s->begin;
+    size_t at = s->begin, done = 0; /* candidates of the run that are split */
     bool dense = t->dense;
 
     while (at < s->end && !atomic_load_explicit(&t->no_room, memory_order_relaxed)) {
         size_t len = spr_min_size(SPR_TOPK_CHUNK, s->end - at);
 
-        if (!run || full(run))
+        if (!run || full(run)) {
+            split(t, s, run, &done);
             do {
                 run = next_run(t, s);
             } while (run && full(run)); /* the result itself may be too short to be of use */
+            done = 0;
+        }
         if (!run) {
             atomic_store(&t->no_room, true);
             break;
@@ -118,10 +121,11 @@ void spr_topk_collect(struct spr_topk *t, struct spr_topk_slice *s)
         s->taken += m;
         dense = m > SPR_TOPK_CHUNK / SPR_TOPK_DENSE; /* neighbours are alike */
         at += len;
+        if (run->count - done > SPR_TOPK_CHUNK / 2) /* not too few, and still in L1 */
+            split(t, s, run, &done);
     }
+    split(t, s, run, &done);
     absorb(t, at, s->end - at);
-    if (!t->guessing && !split(t, s)) /* a guess is right or wrong, but not refined */
-        atomic_store(&t->no_room, true);
 }
 
 void spr_topk_undo(struct spr_topk *t, struct spr_topk_slice *s)

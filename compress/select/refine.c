@@ -160,6 +160,14 @@ void spr_topk_emit_candidates(struct spr_topk *t, struct spr_topk_slice *s)
     float *back = t->take ? t->feedback->residual : NULL;
     size_t done = 0, quota = s->quota;
 
+    if (s->kept == s->taken) { /* one slice has them in the result, where they belong */
+        for (const struct spr_topk_run *run = s->first; run; done += run->count, run = run->next)
+            if (run->index != t->index + s->out + done) {
+                memcpy(t->index + s->out + done, run->index, run->count * sizeof(*t->index));
+                memcpy(t->value + s->out + done, run->value, run->count * sizeof(*t->value));
+            }
+        return;
+    }
     for (const struct spr_topk_run *run = s->first; run; run = run->next)
         for (size_t at = 0; at < run->count; at += SPR_TOPK_CHUNK) {
             size_t len = spr_min_size(SPR_TOPK_CHUNK, run->count - at);
