@@ -36,14 +36,15 @@ static void emulated_hosts_have_networks_of_their_own(void **state)
 static void emulated_hosts_with_two_links_use_both(void **state)
 {
     (void)state;
-    /* What the links sent at the end: half and half, more or less. */
+    /* What the links sent at the end: more or less half and half, 3 to 7 where others take the
+     * CPUs. */
     run("$RUN -n 2 --emulate 200mbit+200mbit --tag -- sh -c '$(dirname $RUN)/sparring-perf -b 4M "
         "-e 4M -w 1 -n 4"
         " --transport epoll >/dev/null && sleep 1 && ip -o -4 address show dev eth1 | grep -o "
         "10[0-9./]* &&"
         " tc qdisc show dev eth1 | grep -o \"rate [^ ]*\" && echo $SPARRING_INTERFACE &&"
         " set -- $(sed -n \"s/.*eth[01]://p\" /proc/net/dev | awk \"{ print \\$9 }\") &&"
-        " [ $1 -gt $((($1 + $2) / 5)) ] && [ $2 -gt $((($1 + $2) / 5)) ] && echo both'");
+        " [ $1 -gt $((($1 + $2) / 10)) ] && [ $2 -gt $((($1 + $2) / 10)) ] && echo both'");
     if (result.code == 2)
         skip();
     assert_code(0);
