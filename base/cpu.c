@@ -76,9 +76,9 @@ static uint32_t detect(void)
 static uint32_t detect(void) { return 0; }
 #endif
 
-/* QEMU turns vectors of 256 bits into loads and stores of 64, and calls a function for nearly all
- * that is not bit logic: what the compiler makes of the scalar kernels is two to four times as
- * fast there. */
+/* On x86, QEMU turns vectors of 256 bits into loads and stores of 64, and calls a function for
+ * nearly all that is not bit logic: what the compiler makes of the scalar kernels is two to four
+ * times as fast there. */
 static uint32_t allowed(uint32_t detected)
 {
     const char *text = getenv("SPARRING_SIMD");

@@ -14,7 +14,7 @@ enum spr_cpu_feature {
     SPR_CPU_AVX512 = 8, /* F, BW, DQ and VL, with AVX2 */
     SPR_CPU_NEON = 16,
     SPR_CPU_CRC32 = 32,    /* arm64 CRC instructions */
-    SPR_CPU_EMULATED = 64, /* QEMU without virtualisation: CRCs go bit by bit, vectors by 64 bits */
+    SPR_CPU_EMULATED = 64, /* an x86 by QEMU: CRCs go bit by bit, vectors by 64 bits */
     SPR_CPU_FETCH = 128    /* what is read in order comes sooner if asked for (Intel) */
 };
 

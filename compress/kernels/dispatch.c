@@ -52,8 +52,9 @@ const struct spr_kernels spr_kernels_avx2 = {
 #endif
 
 #ifdef HAVE_AVX512
-/* Only what is faster: on Zen 4, which works on halves of 256 bits, what counts or only adds is
- * not. add_bits and harvest are on Emerald Rapids, by a third, and were not measured on Zen 4. */
+/* Only what is faster: on Zen 4, which works on halves of 256 bits, what counts, expands or only
+ * adds is not. add_bits and harvest are on Emerald Rapids, by a third, and were not measured on
+ * Zen 4. */
 const struct spr_kernels spr_kernels_avx512 = {
     .name = "avx512",
     .fp16_encode = spr_avx2_fp16_encode,

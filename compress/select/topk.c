@@ -17,7 +17,7 @@
  *   begin    sample                          once
  *   scan     collect, or count               per slice
  *   decide   refine; scan again if need be   once
- *   emit     filter the candidates           per slice
+ *   emit     filter or copy the candidates   per slice
  */
 #include "compress/select/topk.h"
 

@@ -25,6 +25,9 @@ static inline int simd_for_each(int (*run)(void))
     } else {
         printf("AVX-512 kernels skipped: not on this CPU, or not with this SPARRING_SIMD\n");
     }
+    if (!(all & (SPR_CPU_AVX2 | SPR_CPU_NEON)))
+        printf("SIMD kernels skipped: not on this CPU, or slow there, or not with this "
+               "SPARRING_SIMD\n");
     spr_cpu_override(simd_features = all);
     return failed + run();
 }
