@@ -418,4 +418,5 @@ EXTRA_DIST += \
 	tests/lint/shell.sh \
 	tests/lint/spelling.ignore \
 	tests/lint/spelling.sh \
-	tests/lint/tidy.sh
+	tests/lint/tidy.sh \
+	tests/lint/vex.sh

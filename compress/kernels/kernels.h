@@ -48,10 +48,15 @@ static inline bool spr_all_finite(const float *x, size_t n)
 
 /* a + b, and of two NaNs the first one, made quiet. In assembly, since compilers exchange operands:
  * what every rank adds for itself must have the same bits on all of them, whichever kernels they
- * have. On other CPUs than x86-64, whose NaNs have rules of their own, as the compiler has it. */
+ * have. On other CPUs than x86-64, whose NaNs have rules of their own, as the compiler has it. In a
+ * file that is compiled for AVX by its instruction: where the upper halves of registers are in use,
+ * one of SSE takes 135 ns (Emerald Rapids). */
 static inline float spr_add(float a, float b)
 {
-#ifdef __x86_64__
+#if defined __AVX__
+    __asm__("vaddss %1, %0, %0" : "+x"(a) : "x"(b));
+    return a;
+#elif defined __x86_64__
     __asm__("addss %1, %0" : "+x"(a) : "x"(b));
     return a;
 #else
