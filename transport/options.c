@@ -6,6 +6,7 @@ static const char *const crc_choices[] = {"no", "yes", "auto", NULL};
 static const char *const determinism_choices[] = {"run", "canonical", "off", NULL};
 static const char *const indices_choices[] = {"auto",      "plain",  "bitpack",
                                               "eliasfano", "golomb", NULL};
+static const char *const mtu_choices[] = {"port", "256", "512", "1024", "2048", "4096", NULL};
 static const char *const connect_choices[] = {"auto", "cm", "socket", NULL};
 
 #ifndef SPR_PKGLIBEXECDIR
@@ -96,6 +97,8 @@ const struct spr_opt spr_options_table[] = {
     {"verbs_traffic_class", "0", "traffic class of RDMA packets", SPR_OPT_INT,
      FIELD(verbs_traffic_class), NULL, 0, 255},
     {"verbs_sl", "0", "service level of RDMA packets", SPR_OPT_INT, FIELD(verbs_sl), NULL, 0, 15},
+    {"verbs_mtu", "port", "payload of an RDMA packet, at most: bytes, or what the port has",
+     SPR_OPT_ENUM, FIELD(verbs_mtu), mtu_choices, 0, 0},
     {"verbs_pkey", "0", "index of the partition key", SPR_OPT_INT, FIELD(verbs_pkey), NULL, 0,
      65535},
     {"verbs_connect", "auto", "how queue pairs are connected: by rdma_cm, or over the TCP socket",

@@ -63,6 +63,7 @@ struct spr_options {
     int verbs_slots;            /* large slots per peer */
     int verbs_pkey;             /* index */
     int verbs_sl, verbs_traffic_class;
+    int verbs_mtu;     /* enum ibv_mtu; 0 = the port's */
     int verbs_timeout; /* of an acknowledgement: 4.096 us * 2^n */
     int verbs_retry;   /* how often */
     int verbs_connect; /* SPR_CONNECT_... */

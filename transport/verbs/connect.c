@@ -29,7 +29,7 @@ static bool tell(struct verbs_link *l, const void *data, size_t bytes)
     return n == (ssize_t)bytes;
 }
 
-static bool send_card(struct verbs_link *l)
+static bool send_card(const struct verbs_transport *t, struct verbs_link *l)
 {
     struct spr_verbs_card card = {.magic = SPR_VERBS_MAGIC,
                                   .version = SPR_VERBS_VERSION,
@@ -46,7 +46,7 @@ static bool send_card(struct verbs_link *l)
                                              .first_sequence = lane->first_sequence,
                                              .lid = d->port.lid,
                                              .link_layer = d->port.link_layer,
-                                             .mtu = (uint8_t)d->port.active_mtu,
+                                             .mtu = (uint8_t)verbs_mtu(t, d),
                                              .rkey = l->slots_mr[lane->rail->number]->rkey,
                                              .cm = lane->rail->cm};
         memcpy(card.end[i].gid, d->gid.raw, sizeof card.end[i].gid);
@@ -95,7 +95,7 @@ spr_status verbs_attach(struct spr_tcp *tcp, struct spr_tcp_link *tl)
         status = SPR_ERR_SYSTEM;
     if (status)
         verbs_fail(t, l, status, "%s", error.text[0] ? error.text : "cannot set up a queue pair");
-    else if (!send_card(l))
+    else if (!send_card(t, l))
         verbs_fail(t, l, SPR_ERR_LINK, "connection lost while queue pairs are connected");
     return SPR_IN_PROGRESS;
 }

@@ -163,6 +163,13 @@ void verbs_path_by_cards(const struct verbs_transport *t, const struct verbs_lin
 
 static enum ibv_mtu lower_mtu(enum ibv_mtu a, enum ibv_mtu b) { return a < b ? a : b; }
 
+enum ibv_mtu verbs_mtu(const struct verbs_transport *t, const struct verbs_device *d)
+{
+    enum ibv_mtu asked = (enum ibv_mtu)t->tcp.base.params.options->verbs_mtu;
+
+    return asked ? lower_mtu(asked, d->port.active_mtu) : d->port.active_mtu;
+}
+
 spr_status verbs_qp_connect(struct verbs_transport *t, struct verbs_link *l, uint32_t number,
                             const struct verbs_path *path, struct spr_error *error)
 {
@@ -170,7 +177,7 @@ spr_status verbs_qp_connect(struct verbs_transport *t, struct verbs_link *l, uin
     const struct spr_verbs_end *to = &l->theirs.end[number];
     const struct verbs_lane *lane = &l->lane[number];
     const struct verbs_device *d = &lane->rail->device;
-    enum ibv_mtu mtu = lower_mtu((enum ibv_mtu)to->mtu, d->port.active_mtu);
+    enum ibv_mtu mtu = lower_mtu((enum ibv_mtu)to->mtu, verbs_mtu(t, d));
     struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR,
                               .path_mtu = lower_mtu(path->mtu, mtu),
                               .ah_attr = path->ah,

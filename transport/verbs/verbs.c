@@ -332,7 +332,7 @@ static bool watch_rail(struct verbs_transport *t, struct verbs_rail *rail)
         !verbs_watch(t, d->context->async_fd, &d->context))
         return false;
     spr_info(SPR_SUB_NET, "verbs: %s, MTU %d, inline up to %u bytes",
-             verbs_device_print(d, text, sizeof text), 128 << (int)d->port.active_mtu,
+             verbs_device_print(d, text, sizeof text), 128 << (int)verbs_mtu(t, d),
              d->inline_bytes);
     return true;
 }

@@ -311,6 +311,8 @@ spr_status verbs_qp_init(struct verbs_lane *lane, uint32_t pkey_index, struct sp
 /* The path to the end of the peer as the cards say. */
 void verbs_path_by_cards(const struct verbs_transport *t, const struct verbs_link *l, uint32_t lane,
                          struct verbs_path *path);
+/* What packets of this device hold at most: by its port, or by the option. */
+enum ibv_mtu verbs_mtu(const struct verbs_transport *t, const struct verbs_device *d);
 /* From INIT to RTR and RTS. */
 spr_status verbs_qp_connect(struct verbs_transport *t, struct verbs_link *l, uint32_t lane,
                             const struct verbs_path *path, struct spr_error *error);
