@@ -12,7 +12,7 @@ fi
 # The line of the source is that of the last .loc before the instruction.
 # shellcheck disable=SC2016
 lint_files 'compress/*_avx2.c' 'compress/*_avx512.c' |
-    xargs -r -n 1 -P "$(nproc)" bash -c '
+    xargs -r -n 1 -P "$(nproc)" bash -o pipefail -c '
         flags=(-std=gnu11 -include base/prefix.h -I "$builddir" -I "$builddir/include" -I include -I .)
         flags+=(-O2 -g1 -mavx2 -mf16c -mbmi2)
         case $1 in
