@@ -143,6 +143,11 @@ static void emitting_kernels_agree(void **state)
         scalar->sum(r[0], r[0], g, n);
         simd->sum(r[1], r[1], g, n);
         assert_memory_equal(r[0], r[1], n * 4);
+        if (n > 0) { /* from where it is not aligned */
+            scalar->sum(value[0], x, g + 1, n - 1);
+            simd->sum(value[1], x, g + 1, n - 1);
+            assert_memory_equal(value[0], value[1], (n - 1) * 4);
+        }
         simd->sum(value[1], x, g, n);
         simd->sum(g, x, g, n);
         assert_memory_equal(value[1], g, n * 4);

@@ -63,6 +63,9 @@ doctor 1 $poor --poor nobody
 shows "little memory to lock" '^memlock +problem: only 64 KiB'
 shows "and to register" '^rdma-memory +problem: rxe0 registers no 2 MiB: no: Cannot allocate memory'
 
+doctor 0 setpriv --bounding-set -ipc_lock prlimit --memlock=16777216
+shows "enough for slots, not for buckets" '^memlock +advice: only 16384 KiB .*are copied$'
+
 chmod 600 /dev/infiniband/uverbs0
 doctor 1 $poor --poor nobody
 chmod 666 /dev/infiniband/uverbs0

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * How a verbs link ends: each kind of failed completion, and messages that break the rules. All
- * frames come back, the text says what was seen, and the other end is told.
+ * How a verbs link ends: each kind of failed completion, events of the device, and messages that
+ * break the rules. All frames come back, the text says what was seen, and the other end is told.
  */
 #include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <rdma/ib_user_verbs.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "tests/multi/tcp_world.h"
@@ -114,6 +118,133 @@ static void memory_that_is_deregistered_while_it_is_sent_ends_the_link(void **st
     close_nodes(n, 2);
 }
 
+/* ---- Completions that rxe does not fail with ---- */
+
+static enum ibv_wc_status injected;
+static uint64_t injected_kind; /* VERBS_RECEIVE_ID, or 0: of what was sent */
+static int (*poll_of_device)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+
+/* The first completion of that kind is one that failed. */
+static int poll_with_fault(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+    int taken = poll_of_device(cq, n, wc);
+
+    for (int i = 0; i < taken && injected; i++)
+        if ((wc[i].wr_id & VERBS_RECEIVE_ID) == injected_kind) {
+            wc[i].status = injected;
+            injected = IBV_WC_SUCCESS;
+        }
+    return taken;
+}
+
+/* Node `which` takes the completion; node 0 is the one that sends. */
+static void fail_a_completion(int which, enum ibv_wc_status status, const char *text)
+{
+    struct node *n = two_that_talk(17);
+    struct ibv_context *context = verbs_of(n[which].t)->rail[0].device.context;
+    const char *found;
+
+    poll_of_device = context->ops.poll_cq;
+    context->ops.poll_cq = poll_with_fault;
+    injected = status;
+    injected_kind = which ? VERBS_RECEIVE_ID : 0;
+    while (!n[which].peers[!which].down) {
+        (void)node_step(&n[which]);
+        if (injected)
+            (void)node_step(&n[!which]);
+    }
+    context->ops.poll_cq = poll_of_device;
+    print_message("%s\n", n[which].peers[!which].text);
+    assert_int_equal(n[which].peers[!which].why, SPR_ERR_LINK);
+    assert_int_equal(n[which].peers[!which].came_back, n[which].peers[!which].sent);
+    found = strstr(n[which].peers[!which].text, text);
+    assert_non_null(found);
+    assert_non_null(strstr(found, ibv_wc_status_str(status)));
+    run_until_down(&n[!which]);
+    close_nodes(n, 2);
+}
+
+static void a_completion_that_fails_for_any_reason_ends_the_link(void **state)
+{
+    (void)state;
+    for (int status = IBV_WC_LOC_LEN_ERR; status <= IBV_WC_GENERAL_ERR; status++) {
+        fail_a_completion(0, (enum ibv_wc_status)status, "RDMA write: ");
+        fail_a_completion(1, (enum ibv_wc_status)status, "receive: ");
+    }
+}
+
+/* ---- Events of the device ---- */
+
+/* As the kernel would tell it, in place of the kernel, which has nothing to tell any more. Returns
+ * the other end of the pipe. */
+static int raise_event(struct node *n, enum ibv_event_type type)
+{
+    struct verbs_rail *rail = &verbs_of(n->t)->rail[0];
+    struct ibv_cq *cq = rail->cqs[0]->cq;
+    struct ibv_qp *qp = link_of(n, !n->params.rank)->lane[0].qp;
+    struct ib_uverbs_async_event_desc event = {.event_type = (uint32_t)type, .element = 1};
+    struct epoll_event watched = {.events = EPOLLIN, .data = {.ptr = &rail->device.context}};
+    int ends[2], fd = rail->device.context->async_fd;
+
+    /* Whoever destroys these waits until as many events are acknowledged as the kernel counts. */
+    if (type == IBV_EVENT_CQ_ERR) {
+        event.element = (uintptr_t)cq;
+        cq->async_events_completed--;
+    } else if (type <= IBV_EVENT_QP_ACCESS_ERR) {
+        event.element = (uintptr_t)qp;
+        qp->events_completed--;
+    }
+    assert_int_equal(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    assert_int_equal(write(ends[1], &event, sizeof event), sizeof event);
+    assert_int_equal(dup2(ends[0], fd), fd);
+    assert_int_equal(epoll_ctl(verbs_of(n->t)->epoll_fd, EPOLL_CTL_ADD, fd, &watched), 0);
+    close(ends[0]);
+    return ends[1];
+}
+
+static void an_event_ends_the_link(enum ibv_event_type type, const char *text)
+{
+    struct node *n = two_that_talk(17);
+    int pipe_end = raise_event(&n[0], type);
+
+    run_until_down(&n[0]);
+    assert_int_equal(n[0].peers[1].why, SPR_ERR_LINK);
+    assert_non_null(strstr(n[0].peers[1].text, text));
+    run_until_down(&n[1]);
+    close_nodes(n, 2);
+    close(pipe_end);
+}
+
+static bool has_seen_the_event(const struct node *n)
+{
+    struct pollfd p = {.fd = verbs_of(n->t)->rail[0].device.context->async_fd, .events = POLLIN};
+
+    return n->params.rank == 1 || poll(&p, 1, 0) == 0;
+}
+
+static void events_end_the_links_that_they_concern(void **state)
+{
+    struct node *n;
+    int pipe_end;
+
+    (void)state;
+    an_event_ends_the_link(IBV_EVENT_CQ_ERR, "rxe0: a completion queue overflowed");
+    an_event_ends_the_link(IBV_EVENT_DEVICE_FATAL, "rxe0: the device failed");
+    an_event_ends_the_link(IBV_EVENT_QP_FATAL, "rxe0: the queue pair failed");
+    an_event_ends_the_link(IBV_EVENT_QP_REQ_ERR, "rxe0: the queue pair failed");
+    an_event_ends_the_link(IBV_EVENT_QP_ACCESS_ERR, "rxe0: the queue pair failed");
+
+    n = two_that_talk(17);
+    pipe_end = raise_event(&n[0], IBV_EVENT_PORT_ERR); /* it may come back */
+    run_nodes(n, 2, has_seen_the_event);
+    n[0].frames = n[1].frames = (uint32_t)n[0].peers[1].sent;
+    run_nodes(n, 2, at_rest);
+    close_nodes(n, 2);
+    close(pipe_end);
+}
+
+/* ---- Messages ---- */
+
 /* A message of node 1 that says `word`, with the bytes that are in its first cell. */
 static void write_anything(struct node *n, uint32_t word, uint32_t bytes, uint64_t offset)
 {
@@ -195,6 +326,8 @@ int main(void)
         cmocka_unit_test(memory_that_was_taken_back_is_not_written),
         cmocka_unit_test(a_queue_pair_that_failed_here_ends_the_link),
         cmocka_unit_test(memory_that_is_deregistered_while_it_is_sent_ends_the_link),
+        cmocka_unit_test(a_completion_that_fails_for_any_reason_ends_the_link),
+        cmocka_unit_test(events_end_the_links_that_they_concern),
         cmocka_unit_test(messages_that_break_the_rules_end_the_link),
         cmocka_unit_test(what_is_beside_the_slots_cannot_be_written),
         cmocka_unit_test(a_link_ends_before_it_is_up),

@@ -50,6 +50,7 @@ bool doctor_asked(const struct spr_options *options, const char *transport)
 #define MIB (1ull << 20)
 /* Buckets of a training job, registered or locked, are hundreds of MiB. */
 #define MEMLOCK_ENOUGH (1024 * MIB)
+#define MEMLOCK_PER_PEER (3 * MIB / 2) /* slots of a link over verbs */
 /* Sockets and memory of a peer (link, control link, shared memory), and those of the rank itself.
  */
 #define FILES_PER_PEER 4
@@ -66,7 +67,8 @@ static void check_memlock(const struct report *r, const struct spr_options *opti
                           struct findings *f)
 {
     const struct info_limit *l = &r->system.memlock;
-    bool rdma = r->rdma.device_count > 0 || doctor_asked(options, "verbs");
+    bool rdma = r->rdma.device_count > 0 || doctor_asked(options, "verbs"), enough;
+    uint64_t peers = r->choice.size > 2 ? (uint64_t)r->choice.size - 1 : 1;
     struct finding *one;
 
     if (l->soft == INFO_NONE || l->soft >= MEMLOCK_ENOUGH) {
@@ -80,10 +82,12 @@ static void check_memlock(const struct report *r, const struct spr_options *opti
                    (unsigned long long)l->soft >> 10);
         return;
     }
-    one = doctor_add(f, "memlock", rdma || l->soft < 8 * MIB ? FINDING_PROBLEM : FINDING_ADVICE,
-                     "only %llu KiB of memory can be locked%s", (unsigned long long)l->soft >> 10,
-                     rdma ? ": RDMA needs registered memory, and TCP is used instead"
-                          : ": buckets stay unlocked");
+    enough = l->soft >= (rdma ? peers * MEMLOCK_PER_PEER : 8 * MIB);
+    one = doctor_add(f, "memlock", enough ? FINDING_ADVICE : FINDING_PROBLEM,
+                     "only %llu KiB of memory can be locked: %s", (unsigned long long)l->soft >> 10,
+                     !rdma    ? "buckets stay unlocked"
+                     : enough ? "buckets that cannot be registered are copied"
+                              : "RDMA needs registered memory, and TCP is used instead");
     doctor_remedy(one, "%s", memlock_remedy);
 }
 

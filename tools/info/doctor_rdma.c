@@ -83,7 +83,8 @@ static void check_modules(const struct report *r, bool asked, int devices, struc
     }
     if (!ucm) {
         one = doctor_add(f, "rdma-modules", FINDING_ADVICE,
-                         "the module rdma_ucm is missing, which other RDMA programs need");
+                         "the module rdma_ucm is missing, which SPARRING_VERBS_CONNECT=cm needs, "
+                         "and other RDMA programs do");
         doctor_remedy(one, "modprobe rdma_ucm");
     }
     if (uverbs && ucm && (devices || loaded(r, "rdma_rxe")))

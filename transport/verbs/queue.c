@@ -163,6 +163,8 @@ void verbs_path_by_cards(const struct verbs_transport *t, const struct verbs_lin
 
 static enum ibv_mtu lower_mtu(enum ibv_mtu a, enum ibv_mtu b) { return a < b ? a : b; }
 
+static_assert(IBV_MTU_256 == 1 && IBV_MTU_4096 == 5, "the choices of verbs_mtu");
+
 enum ibv_mtu verbs_mtu(const struct verbs_transport *t, const struct verbs_device *d)
 {
     enum ibv_mtu asked = (enum ibv_mtu)t->tcp.base.params.options->verbs_mtu;
