@@ -227,6 +227,11 @@ static void check_holdings(const struct holdings *before)
 {
     struct holdings now = holdings();
 
+    /* A thread that has been joined is there until the kernel has put it away. */
+    for (int i = 0; i < 1000 && now.threads > before->threads; i++) {
+        usleep(1000);
+        now = holdings();
+    }
     if (now.descriptors != before->descriptors || now.threads != before->threads ||
         now.heap > before->heap + 100000) {
         fprintf(stderr, "leaks: %d descriptors, %d threads, %zu bytes; before %d, %d, %zu\n",
