@@ -80,10 +80,10 @@ static uint32_t detect(void) { return 0; }
  * nearly all that is not bit logic: with what the compiler makes of the scalar kernels, sums and
  * selections take half the time or less there. (int8 and int4 take up to 1.5 times as long to
  * encode. Measured on an Intel host.) */
-static uint32_t allowed(uint32_t detected)
+uint32_t spr_cpu_allowed(uint32_t detected)
 {
     const char *text = getenv("SPARRING_SIMD");
-    uint32_t best = ~KNOWN;
+    uint32_t best = detected;
 
     if (detected & SPR_CPU_EMULATED)
         best &= ~(uint32_t)(SPR_CPU_AVX2 | SPR_CPU_AVX512);
@@ -92,10 +92,10 @@ static uint32_t allowed(uint32_t detected)
     if (strcmp(text, "scalar") == 0)
         return 0;
     if (strcmp(text, "avx2") == 0)
-        return ~KNOWN & ~(uint32_t)SPR_CPU_AVX512;
+        return detected & ~(uint32_t)SPR_CPU_AVX512;
     /* The best that there is, on either kind of CPU. */
     if (strcmp(text, "avx512") == 0 || strcmp(text, "neon") == 0)
-        return ~KNOWN;
+        return detected;
     spr_warn(SPR_SUB_INIT, "SPARRING_SIMD='%s' ignored: use scalar, avx2, avx512, neon or auto",
              text);
     return best;
@@ -109,8 +109,7 @@ uint32_t spr_cpu_features(void)
     uint32_t f = atomic_load_explicit(&cached, memory_order_relaxed);
 
     if (__builtin_expect(f == 0, 0)) {
-        f = detect();
-        f = (f & allowed(f)) | KNOWN;
+        f = spr_cpu_allowed(detect()) | KNOWN;
         atomic_store_explicit(&cached, f, memory_order_relaxed);
     }
     return f & ~KNOWN;

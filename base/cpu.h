@@ -20,6 +20,8 @@ enum spr_cpu_feature {
 
 /* Bits of enum spr_cpu_feature, masked by SPARRING_SIMD=scalar|avx2|avx512|neon|auto. Cached. */
 uint32_t spr_cpu_features(void);
+/* What SPARRING_SIMD leaves of what was detected. */
+uint32_t spr_cpu_allowed(uint32_t detected);
 /* Tests: override (UINT32_MAX = back to detection). */
 void spr_cpu_override(uint32_t features);
 

@@ -217,6 +217,20 @@ static void the_environment_masks_instruction_sets(void **state)
     assert_int_equal(features_with(NULL), best);
 }
 
+/* Our guests have no AVX2, which others of QEMU's have. */
+static void vectors_of_256_bits_are_for_cpus_that_are_not_emulated(void **state)
+{
+    const uint32_t vectors = SPR_CPU_SSE42 | SPR_CPU_AVX2 | SPR_CPU_AVX512;
+
+    (void)state;
+    unsetenv("SPARRING_SIMD");
+    assert_int_equal(spr_cpu_allowed(vectors), vectors);
+    assert_int_equal(spr_cpu_allowed(vectors | SPR_CPU_EMULATED), SPR_CPU_SSE42 | SPR_CPU_EMULATED);
+    setenv("SPARRING_SIMD", "avx512", 1);
+    assert_int_equal(spr_cpu_allowed(vectors | SPR_CPU_EMULATED), vectors | SPR_CPU_EMULATED);
+    unsetenv("SPARRING_SIMD");
+}
+
 static void a_larger_set_implies_the_smaller_one(void **state)
 {
     uint32_t all = features_with(NULL);
@@ -276,6 +290,7 @@ int main(void)
         cmocka_unit_test(cpus_are_shared_out_among_those_who_may_use_them),
         cmocka_unit_test(the_own_cpus_are_those_of_the_affinity_mask),
         cmocka_unit_test(the_environment_masks_instruction_sets),
+        cmocka_unit_test(vectors_of_256_bits_are_for_cpus_that_are_not_emulated),
         cmocka_unit_test(a_larger_set_implies_the_smaller_one),
         cmocka_unit_test(the_real_clock_runs_forwards),
         cmocka_unit_test(a_virtual_clock_moves_when_told),
