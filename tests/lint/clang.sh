@@ -10,13 +10,12 @@ lint_files 'base/*.c' 'compress/*.c' 'transport/*.c' 'collectives/*.c' 'tools/*.
     'tests/*.c' |
     xargs -r -n 1 -P "$(nproc)" bash -c '
         flags=(-std=gnu11 -include base/prefix.h -I "$builddir" -I "$builddir/include" -I include -I .)
+        read -r -a simd < <(simd_flags "$1")
         case $1 in
-        *_avx2.c) flags+=(-mavx2 -mf16c -mbmi2) ;;
-        *_avx512.c) flags+=(-mavx2 -mf16c -mbmi2 -mavx512f -mavx512bw -mavx512dq -mavx512vl) ;;
         *_neon.c) [ "$(uname -m)" = aarch64 ] || exit 0 ;;
         bench/peer_mpi.c) exit 0 ;; # mpicc has its flags
         esac
         read -r -a more <<<"${LINT_CPPFLAGS:-} ${LINT_WARNINGS:--Wall -Wextra}"
-        clang -fsyntax-only "${flags[@]}" "${more[@]}" "$1" 2>&1 || true' bash |
+        clang -fsyntax-only "${flags[@]}" "${simd[@]}" "${more[@]}" "$1" 2>&1 || true' bash |
     sed -nE "s,^$PWD/,,; s/^([^ :]+:[0-9]+):[0-9]+: (warning|error|fatal error):/\1:/p" | sort -u >"$findings"
 lint_end "$findings"

@@ -24,10 +24,8 @@ internal() {
     local header simd cppflags
     read -r -a cppflags <<<"${LINT_CPPFLAGS:-}"
     for header; do
-        simd=()
+        read -r -a simd < <(simd_flags "$header")
         case $header in
-        *_avx2.h) simd=(-mavx2 -mf16c) ;;
-        *_avx512.h) simd=(-mavx512f -mavx512bw -mavx512dq -mavx512vl) ;;
         *_neon.h) [ "$(uname -m)" = aarch64 ] || continue ;;
         esac
         try "$header" "$cc" -x c -std=gnu11 "${simd[@]}" -include config.h -I "$builddir" -I . "${cppflags[@]}"

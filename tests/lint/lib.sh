@@ -21,6 +21,15 @@ lint_files() {
     fi
 }
 
+# simd_flags FILE: what it is compiled with beyond other files (configure.ac).
+simd_flags() {
+    case $1 in
+        *_avx2.[ch]) echo -mavx2 -mf16c -mbmi2 ;;
+        *_avx512.[ch]) echo -mavx2 -mf16c -mbmi2 -mavx512f -mavx512bw -mavx512dq -mavx512vl ;;
+    esac
+}
+export -f simd_flags
+
 # lint_need TOOL PACKAGE: without the tool the check is skipped (77) and says so. CI has every tool.
 lint_need() {
     command -v "$1" >/dev/null && return

@@ -9,17 +9,15 @@ if [ "$(uname -m)" != x86_64 ]; then
     exit 77
 fi
 
-# The line of the source is that of the last .loc before the instruction.
+# Where it is: the last .loc before it, whose first number is that of a .file.
 # shellcheck disable=SC2016
 lint_files 'compress/*_avx2.c' 'compress/*_avx512.c' |
     xargs -r -n 1 -P "$(nproc)" bash -o pipefail -c '
-        flags=(-std=gnu11 -include base/prefix.h -I "$builddir" -I "$builddir/include" -I include -I .)
-        flags+=(-O2 -g1 -mavx2 -mf16c -mbmi2)
-        case $1 in
-        *_avx512.c) flags+=(-mavx512f -mavx512bw -mavx512dq -mavx512vl) ;;
-        esac
-        ${CC:-cc} "${flags[@]}" -S -o - "$1" | awk -v file="$1" "
-            \$1 == \".loc\" { line = \$3 }
-            /%[xyz]mm/ && \$1 !~ /^[vk.#]/ { print file \":\" line \": \" \$1 \" is an instruction of SSE\" }"' bash |
-    sort -u >"$findings"
+        read -r -a simd < <(simd_flags "$1")
+        ${CC:-cc} -std=gnu11 -O2 -g1 -include base/prefix.h -I "$builddir" -I "$builddir/include" -I include -I . \
+            "${simd[@]}" -S -o - "$1" | awk "
+            \$1 == \".file\" { n = split(\$0, quoted, \"\\\"\"); name[\$2] = quoted[n - 1] }
+            \$1 == \".loc\" { where = name[\$2] \":\" \$3 }
+            /%[xyz]mm/ && \$1 !~ /^[vk.#]/ { print where \": \" \$1 \" is an instruction of SSE\" }"' bash |
+    sed 's,^\./,,' | sort -u >"$findings"
 lint_end "$findings"
