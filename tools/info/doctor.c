@@ -50,7 +50,6 @@ bool doctor_asked(const struct spr_options *options, const char *transport)
 #define MIB (1ull << 20)
 /* Buckets of a training job, registered or locked, are hundreds of MiB. */
 #define MEMLOCK_ENOUGH (1024 * MIB)
-#define MEMLOCK_PER_PEER (3 * MIB / 2) /* slots of a link over verbs */
 /* Sockets and memory of a peer (link, control link, shared memory), and those of the rank itself.
  */
 #define FILES_PER_PEER 4
@@ -67,8 +66,10 @@ static void check_memlock(const struct report *r, const struct spr_options *opti
                           struct findings *f)
 {
     const struct info_limit *l = &r->system.memlock;
-    bool rdma = r->rdma.device_count > 0 || doctor_asked(options, "verbs"), enough;
+    bool rdma = r->rdma.built && (r->rdma.device_count > 0 || doctor_asked(options, "verbs"));
     uint64_t peers = r->choice.size > 2 ? (uint64_t)r->choice.size - 1 : 1;
+    uint64_t needed = rdma ? r->rdma.locked_bytes + peers * r->rdma.locked_per_peer : 8 * MIB;
+    bool enough = l->soft >= needed;
     struct finding *one;
 
     if (l->soft == INFO_NONE || l->soft >= MEMLOCK_ENOUGH) {
@@ -82,7 +83,6 @@ static void check_memlock(const struct report *r, const struct spr_options *opti
                    (unsigned long long)l->soft >> 10);
         return;
     }
-    enough = l->soft >= (rdma ? peers * MEMLOCK_PER_PEER : 8 * MIB);
     one = doctor_add(f, "memlock", enough ? FINDING_ADVICE : FINDING_PROBLEM,
                      "only %llu KiB of memory can be locked: %s", (unsigned long long)l->soft >> 10,
                      !rdma    ? "buckets stay unlocked"

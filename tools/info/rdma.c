@@ -223,6 +223,8 @@ void probe_rdma(const struct spr_options *options, const struct spr_tcp_interfac
                  file_there("/sys/class/infiniband") && !file_there("/sys/class/infiniband_verbs")
                      ? "the kernel has RDMA devices, but not the module ib_uverbs"
                      : "this host has none, or its driver is not loaded");
+    r->locked_bytes = spr_verbs_locked_bytes(options, 0);
+    r->locked_per_peer = spr_verbs_locked_bytes(options, 1) - r->locked_bytes;
     fill_in(r);
 }
 

@@ -50,6 +50,7 @@ struct info_rdma {
     int device_count;
     char chosen[RDMA_TEXT]; /* what the library would use, or why it cannot */
     bool usable;
+    uint64_t locked_bytes, locked_per_peer; /* registered before any bucket (survey.h) */
 };
 
 struct spr_options;

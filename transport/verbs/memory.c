@@ -10,12 +10,14 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "transport/verbs/survey.h"
 #include "transport/verbs/verbs.h"
 
 #define SMALL_BYTES ((size_t)8 << 10)
 #define SMALL_COUNT 32u
 #define LARGE_BYTES SPR_FRAME_MAX_PAYLOAD
 #define LARGE_COUNT 8u
+#define STAGING_BYTES (SMALL_COUNT * SMALL_BYTES + LARGE_COUNT * LARGE_BYTES)
 
 static size_t page_bytes(void)
 {
@@ -55,10 +57,7 @@ void verbs_deregister_all(struct ibv_mr **mr)
     }
 }
 
-static size_t cells_bytes(const struct verbs_transport *t)
-{
-    return verbs_lanes(t) * VERBS_SEND_DEPTH * VERBS_CELL_BYTES;
-}
+static size_t cells_bytes(uint32_t lanes) { return lanes * VERBS_SEND_DEPTH * VERBS_CELL_BYTES; }
 
 static void plan_area(const struct spr_options *options, struct spr_verbs_area *a)
 {
@@ -92,7 +91,7 @@ bool verbs_register_all(struct verbs_transport *t, struct ibv_mr **mr, void *mem
 spr_status verbs_staging_create(struct verbs_transport *t, struct spr_error *error)
 {
     struct verbs_staging *s = &t->staging;
-    size_t bytes = SMALL_COUNT * SMALL_BYTES + LARGE_COUNT * LARGE_BYTES;
+    size_t bytes = STAGING_BYTES;
 
     s->free_small = spr_calloc(SMALL_COUNT + LARGE_COUNT, sizeof *s->free_small);
     s->memory = spr_pages_alloc(bytes);
@@ -110,10 +109,26 @@ spr_status verbs_staging_create(struct verbs_transport *t, struct spr_error *err
     return SPR_OK;
 }
 
+/* Of a link: the slots, the cells of its lanes, and what is left of their last pages. */
+static size_t link_bytes(const struct spr_options *options, uint32_t lanes)
+{
+    struct spr_verbs_area area;
+
+    plan_area(options, &area);
+    return spr_verbs_area_bytes(&area) + cells_bytes(lanes) + 2 * page_bytes();
+}
+
+uint64_t spr_verbs_locked_bytes(const struct spr_options *options, uint32_t peers)
+{
+    uint32_t rails = (uint32_t)options->verbs_rails, lanes = rails * (uint32_t)options->verbs_qps;
+
+    lanes = lanes < VERBS_LANES ? lanes : VERBS_LANES;
+    return rails * (STAGING_BYTES + (uint64_t)peers * link_bytes(options, lanes));
+}
+
 spr_status verbs_memory_probe(struct verbs_transport *t, struct spr_error *error)
 {
     size_t peers = (size_t)t->tcp.base.params.size - 1, bytes;
-    struct spr_verbs_area area;
     struct rlimit limit = {0};
     struct ibv_mr *mr[VERBS_RAILS] = {NULL};
     bool good = false;
@@ -121,8 +136,7 @@ spr_status verbs_memory_probe(struct verbs_transport *t, struct spr_error *error
 
     if (peers == 0 || getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY)
         return SPR_OK;
-    plan_area(t->tcp.base.params.options, &area);
-    bytes = peers * (spr_verbs_area_bytes(&area) + cells_bytes(t) + 2 * page_bytes());
+    bytes = peers * link_bytes(t->tcp.base.params.options, verbs_lanes(t));
     memory = spr_pages_alloc(bytes);
     if (memory)
         good = verbs_register_all(t, mr, memory, bytes, IBV_ACCESS_LOCAL_WRITE, error);
@@ -173,7 +187,7 @@ void verbs_staging_put(struct verbs_transport *t, uint8_t *buffer)
 spr_status verbs_link_memory(struct verbs_transport *t, struct verbs_link *l,
                              struct spr_error *error)
 {
-    size_t slots, cells = cells_bytes(t);
+    size_t slots, cells = cells_bytes(verbs_lanes(t));
     bool good;
 
     plan_area(t->tcp.base.params.options, &l->own);

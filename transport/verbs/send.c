@@ -96,6 +96,7 @@ static struct ibv_send_wr *add(struct verbs_link *l, struct chain *c)
     struct ibv_send_wr *wr = &c->wr[c->n];
     uint32_t number = number_of(l, lane);
 
+    assert(room_for(c, 1));
     *wr = (struct ibv_send_wr){.wr_id = (uint64_t)number << VERBS_LANE_BIT |
                                         (uint64_t)l->tcp.link.peer << 32 | lane->wr_next,
                                .sg_list = c->sge[c->n],

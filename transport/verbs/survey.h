@@ -30,4 +30,8 @@ spr_status spr_verbs_survey(const struct spr_options *options,
                             void (*tell)(void *ctx, const struct spr_verbs_candidate *candidate),
                             void *ctx, char *chosen, size_t bytes, struct spr_error *error);
 
+/* What a rank with so many peers registers before any bucket, and counts against the limit of
+ * locked memory: with less, the transport cannot be used. */
+uint64_t spr_verbs_locked_bytes(const struct spr_options *options, uint32_t peers);
+
 #endif
