@@ -373,6 +373,12 @@ tests_vm_test_verbs_lanes_SOURCES = tests/vm/test_verbs_lanes.c $(tcp_nodes) $(j
 vm_programs += tests/vm/test_verbs_cm
 VM_TESTS += tests/vm/test_verbs_cm
 tests_vm_test_verbs_cm_SOURCES = tests/vm/test_verbs_cm.c $(tcp_nodes)
+vm_programs += tests/vm/test_verbs_options
+VM_TESTS += tests/vm/test_verbs_options
+tests_vm_test_verbs_options_SOURCES = tests/vm/test_verbs_options.c $(tcp_nodes)
+# Run by test_verbs_hosts.sh.
+vm_programs += tests/vm/two_communicators
+tests_vm_two_communicators_SOURCES = tests/vm/two_communicators.c
 endif
 EXTRA_DIST += tests/vm/run tests/vm/test_verbs_hosts.sh $(vm_scripts)
 

@@ -85,6 +85,12 @@ chmod 666 /dev/infiniband/uverbs0
 shows "no rights" '^rdma-rights +problem: /dev/infiniband/uverbs0 of rxe0: Permission denied'
 shows "and what to do" 'remedy: chmod 666 /dev/infiniband/uverbs0'
 
+chmod 600 /dev/infiniband/rdma_cm
+doctor 1 $poor --poor nobody
+chmod 666 /dev/infiniband/rdma_cm
+shows "no rights to rdma_cm" '^rdma-rights +advice: /dev/infiniband/rdma_cm, which .*=cm needs: Permission denied'
+shows "and what to do" 'remedy: chmod 666 /dev/infiniband/rdma_cm'
+
 doctor 1 env SPARRING_VERBS_GID=30
 shows "a GID that is not there" '^rdma-port +problem: rxe0:1 has no GID that can be used'
 doctor 1 env SPARRING_TRANSPORTS=verbs SPARRING_VERBS_DEVICES=mlx5_0

@@ -96,6 +96,23 @@ static void guests_differ_in_number_and_address(void **state)
     assert_nothing_left();
 }
 
+static void a_script_is_played_from_its_first_step_to_its_last(void **state)
+{
+    (void)state;
+    run("$VM --guests 2 --smp 1 --mem 512M --tag --timeout 200"
+        " --script 't=3 cut 1; t=5 restore; t=8 degrade 0 delay 30ms; t=10 kill 1' -- sh -c '"
+        " now() { echo $(cut -c 1 /sys/class/infiniband/rxe0/ports/1/state)"
+        " $(tc qdisc show dev eth0 | grep -c netem); };"
+        " until [ \"$s\" = \"4 1\" ]; do s=$(now); [ \"$s\" = \"$was\" ] || echo $s; was=$s;"
+        " sleep 0.1; done; exit 5'");
+    assert_code(5);
+    assert_int_equal(count(result.output, "[0] "), 2);
+    assert_has(strstr(result.output, "[0] 4 0\n"), "[0] 4 1\n");
+    assert_int_equal(count(result.output, "[1] "), 3);
+    assert_has(strstr(result.output, "[1] 4 0\n"), "[1] 1 0\n[1] 4 0\n");
+    assert_nothing_left();
+}
+
 /* In the shell of a host: the state of a guest's port; whether it reaches the other. */
 #define GUEST_TOOLS                                                                                \
     "state() { $VM exec $1 cat /sys/class/infiniband/rxe0/ports/1/state; };"                       \
@@ -207,6 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_command_runs_as_it_would_here),
         cmocka_unit_test(guests_differ_in_number_and_address),
+        cmocka_unit_test(a_script_is_played_from_its_first_step_to_its_last),
         cmocka_unit_test(guests_are_reached_and_fail_as_they_are_told),
         cmocka_unit_test(a_guest_that_crashes_is_told_with_its_last_words),
         cmocka_unit_test(a_guest_that_hangs_is_told),

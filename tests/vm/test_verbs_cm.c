@@ -104,26 +104,6 @@ static void the_cards_do_unless_both_want_rdma_cm(void **state)
     frames_arrive(&one, SPR_CONNECT_CM, SPR_CONNECT_AUTO, false);
 }
 
-static void traffic_class_and_lower_mtu_reach_the_queue_pair(void **state)
-{
-    struct node *n = open_two(&one, FRAMES);
-
-    (void)state;
-    for (int i = 0; i < 2; i++)
-        n[i].options.verbs_traffic_class = 104;
-    n[1].options.verbs_mtu = IBV_MTU_1024;
-    run_nodes(n, 2, node_finished);
-    for (int i = 0; i < 2; i++) {
-        struct ibv_qp_init_attr unused;
-        struct ibv_qp_attr a;
-        assert_int_equal(
-            ibv_query_qp(link_of(&n[i])->lane[0].qp, &a, IBV_QP_AV | IBV_QP_PATH_MTU, &unused), 0);
-        assert_int_equal(a.ah_attr.grh.traffic_class, 104);
-        assert_int_equal(a.path_mtu, IBV_MTU_1024);
-    }
-    close_nodes(n, 2);
-}
-
 /* ---- Back to the cards ------------------------------------------------------------------------*/
 
 static void without_a_listener_the_cards_do(void **state)
@@ -350,7 +330,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(all_queue_pairs_are_connected_by_rdma_cm, limit_time),
-        cmocka_unit_test_setup(traffic_class_and_lower_mtu_reach_the_queue_pair, limit_time),
         cmocka_unit_test_setup(the_cards_do_unless_both_want_rdma_cm, limit_time),
         cmocka_unit_test_setup(without_a_listener_the_cards_do, limit_time),
         cmocka_unit_test_setup(it_can_fail_at_any_moment, limit_time),

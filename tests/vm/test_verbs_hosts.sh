@@ -23,11 +23,14 @@ export SPARRING_LOG=warn,init=info,net=info SPARRING_EXPEL=2s
 ranks_factor=5
 export SPARRING_TIME_FACTOR=60
 
-# job OPTIONS-OF-SPARRING-PERF...: $job_ranks ranks on each host.
+# run PROGRAM...: $job_ranks ranks on each host; job OPTIONS-OF-SPARRING-PERF...
 job_ranks=1
-job() {
+run() {
     timeout 120 tools/sparring-run --hosts "guest0:$job_ranks,guest1:$job_ranks" -e SPARRING_TIME_FACTOR=$ranks_factor \
-        -- "$here/tools/sparring-perf" "$@" 2>&1
+        -- "$@" 2>&1
+}
+job() {
+    run "$here/tools/sparring-perf" "$@"
 }
 
 # check TEXT PATTERN... : all of them are in $output
@@ -46,14 +49,18 @@ check() {
 right='Out of bounds values : 0 OK'
 in_time='during .* after ([0-9]{1,4}|1[0-4][0-9]{3}) ms:'
 
+# await NUMBER PATTERN: until as many lines of the job in the background say so; 60 s.
+await() {
+    for _ in $(seq 600); do
+        [ "$(grep -c -- "$2" "$folder/log")" -lt "$1" ] || return
+        sleep 0.1
+    done
+}
 # start OPTIONS...: a job in the background, which is under way when this returns.
 start() {
     job "$@" >"$folder/log" &
     job=$!
-    for _ in $(seq 600); do
-        ! grep -q 'verbs to' "$folder/log" || break
-        sleep 0.1
-    done
+    await 1 'verbs to'
     sleep 3
 }
 # The output and the exit code of what was started.
@@ -107,10 +114,7 @@ check "behind a firewall rdma_cm is given up, then the job" 'rdma_cm: not connec
 meanwhile() {
     SPARRING_LOG=warn,net=debug SPARRING_INIT_TIMEOUT=6s job allreduce -b 64K -e 64K -n 10 >"$folder/log" &
     job=$!
-    for _ in $(seq 600); do
-        [ "$(grep -c 'rdma_cm listens' "$folder/log")" -lt 2 ] || break
-        sleep 0.1
-    done
+    await 2 'rdma_cm listens'
     sleep 1
     "$@"
     local start=$SECONDS
@@ -152,6 +156,18 @@ finish
 check "both name the other one in time when the cable is pulled" 'rxe0:1 .*: port error' \
     "rank 1: rank 0 \(host guest0\) was lost $in_time" "rank 0: rank 1 \(host guest1\) was lost $in_time"
 "$vm" control restore
+
+run "$here/tests/vm/two_communicators" >"$folder/log" &
+job=$!
+await 2 'verbs to'
+sleep 1
+"$vm" control cut
+await 2 'RANK_LOST'
+"$vm" control restore
+finish
+check "the same processes make a new communicator when the cable is back" 'rank 0: .*RANK_LOST: .*rank 1 .* was lost' \
+    'rank 1: .*RANK_LOST: .*rank 0 .* was lost' 'rank 0: 20 right sums over verbs' 'rank 1: 20 right sums over verbs' \
+    'exit code 0'
 
 # Both halves lose the other one; that with rank 0 goes on, and waits for newcomers first.
 job_ranks=2

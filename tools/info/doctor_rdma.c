@@ -11,6 +11,7 @@
 #include "tools/info/firewall.h"
 
 #define SYSFS "/sys/class/infiniband"
+#define CM_FILE "/dev/infiniband/rdma_cm"
 
 static const struct info_module *module_of(const struct report *r, const char *name)
 {
@@ -91,10 +92,33 @@ static void check_modules(const struct report *r, bool asked, int devices, struc
         doctor_add(f, "rdma-modules", FINDING_OK, "ib_uverbs and rdma_ucm are there");
 }
 
+/* Why this file cannot be opened for reading and writing, or 0. */
+static int refused(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+
+    if (fd < 0)
+        return errno;
+    close(fd);
+    return 0;
+}
+
+static void add_refused(struct findings *f, enum finding_state state, const char *path,
+                        const char *what, int why)
+{
+    struct finding *one =
+        doctor_add(f, "rdma-rights", state, "%s%s: %s", path, what, strerror(why));
+
+    if (why == ENOENT)
+        doctor_remedy(one, "udev makes it; in a container: docker run --device=/dev/infiniband");
+    else
+        doctor_remedy(one, "chmod 666 %s (rdma-core's udev rules do so)", path);
+}
+
 static void check_rights(const struct report *r, int devices, struct findings *f)
 {
-    char path[128];
-    struct finding *one;
+    char path[128], what[128];
+    int why;
 
     if (!devices || !r->rdma.built) {
         doctor_add(f, "rdma-rights", FINDING_NONE, "no RDMA device");
@@ -102,23 +126,19 @@ static void check_rights(const struct report *r, int devices, struct findings *f
     }
     for (int i = 0; i < r->rdma.device_count; i++) {
         const struct rdma_device *d = &r->rdma.devices[i];
-        int fd;
         snprintf(path, sizeof path, "/dev/infiniband/%s", d->file);
-        fd = open(path, O_RDWR | O_CLOEXEC);
-        if (fd >= 0) {
-            close(fd);
-            continue;
+        snprintf(what, sizeof what, " of %s", d->name);
+        why = refused(path);
+        if (why) {
+            add_refused(f, FINDING_PROBLEM, path, what, why);
+            return;
         }
-        one = doctor_add(f, "rdma-rights", FINDING_PROBLEM, "%s of %s: %s", path, d->name,
-                         strerror(errno));
-        if (errno == ENOENT)
-            doctor_remedy(one,
-                          "udev makes it; in a container: docker run --device=/dev/infiniband");
-        else
-            doctor_remedy(one, "chmod 666 %s (rdma-core's udev rules do so)", path);
-        return;
     }
-    if (r->rdma.device_count)
+    /* Without the module there is another finding. */
+    why = loaded(r, "rdma_ucm") ? refused(CM_FILE) : 0;
+    if (why && r->rdma.device_count)
+        add_refused(f, FINDING_ADVICE, CM_FILE, ", which SPARRING_VERBS_CONNECT=cm needs", why);
+    else if (r->rdma.device_count)
         doctor_add(f, "rdma-rights", FINDING_OK, "/dev/infiniband can be opened");
     else
         doctor_add(f, "rdma-rights", FINDING_NONE, "libibverbs sees no device");
