@@ -8,12 +8,14 @@
 #include "base/rng.h"
 #include "compress/value.h"
 
-bool reference_small_scale(void)
+double reference_scale(void)
 {
     const char *scale = getenv("SPARRING_TEST_SCALE");
 
-    return scale && strtod(scale, NULL) < 1;
+    return scale ? strtod(scale, NULL) : 1;
 }
+
+bool reference_small_scale(void) { return reference_scale() < 1; }
 
 double reference_load(spr_dtype t, const void *p, size_t i)
 {

@@ -10,7 +10,9 @@
 
 #include <sparring/types.h>
 
-/* SPARRING_TEST_SCALE is below 1 (sanitizers): a part of the cases is enough. */
+/* SPARRING_TEST_SCALE, by default 1; below (sanitizers, emulated guests) a part of the cases is
+ * enough. */
+double reference_scale(void);
 bool reference_small_scale(void);
 
 /* Element i of an array of type t, as a double, and back (rounded to nearest). */

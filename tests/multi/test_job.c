@@ -107,24 +107,53 @@ static void fill_vector(float *full, size_t n, const spr_sparse *list)
         full[list->index[i]] = list->value[i];
 }
 
+/* Evenly spread over n positions, somewhere else on each rank. */
+static void draw_list(spr_sparse *list, size_t count, size_t n, int rank)
+{
+    size_t gap = n / (count + 1);
+
+    list->count = count;
+    for (size_t i = 0; i < count; i++) {
+        list->index[i] = (uint32_t)(i * gap + spr_hash_u32((uint64_t)rank << 32 ^ i) % gap);
+        list->value[i] = input(rank, i, 7);
+    }
+}
+
+/* The union's positions in order, all of them, with the values of the dense result. */
+static void check_list(const spr_sparse *list, const float *dense, size_t n)
+{
+    size_t listed = 0, there = 0;
+
+    for (size_t i = 0; i < n; i++)
+        there += dense[i] != 0;
+    for (size_t i = 0; i < list->count; i++) {
+        RANK_CHECK(i == 0 || list->index[i] > list->index[i - 1]);
+        RANK_CHECK(!memcmp(&list->value[i], &dense[list->index[i]], sizeof(float)));
+        listed += list->value[i] != 0;
+    }
+    RANK_CHECK(listed == there);
+}
+
 /* Every algorithm gives the same to all; those that add in rank order, the bits of a dense one. */
 static void run_sparse(struct job *job, int rank, spr_comm *comm)
 {
-    enum { N = 400000, K = 4000 };
-    uint32_t *index = malloc(K * 4), crc = 0;
-    float *value = malloc(K * 4), *dense = malloc(N * 4), *full = malloc(N * 4);
+    enum { N = 400000, MOST = N / 4 };
+    const size_t counts[] = {4000, 4000, (size_t)(rank % 2), 400, MOST, (size_t)rank * 3000};
+    uint32_t crc = 0;
+    float *dense = malloc(N * 4), *full = malloc(N * 4);
     spr_call_options options = SPR_CALL_OPTIONS_INIT;
-    spr_sparse in = {index, value, K, 0};
+    spr_sparse in = {malloc(MOST * 4), malloc(MOST * 4), 0, 0};
+    spr_sparse sum = {malloc(N * 4), malloc(N * 4), 0, N};
 
-    for (size_t i = 0; i < K; i++) {
-        index[i] = (uint32_t)(i * (N / K) + spr_hash_u32((uint64_t)rank << 32 ^ i) % (N / K));
-        value[i] = input(rank, i, 7);
-    }
     for (int a = 0; (options.algorithm = spr_algorithm_name("sparse_allreduce", a)) != NULL; a++) {
         bool canonical = spr_algorithm_is_canonical("sparse_allreduce", options.algorithm);
-        for (int step = 0; step < 5; step++) {
-            RANK_CHECK(spr_sparse_allreduce(comm, &in, N, dense, NULL, SPR_AVG, &options) ==
-                       SPR_OK);
+        for (size_t step = 0; step < sizeof counts / sizeof *counts; step++) {
+            bool list = step % 2 && reference_sparse_lists(options.algorithm);
+            draw_list(&in, counts[step], N, rank);
+            RANK_CHECK(spr_sparse_allreduce(comm, &in, N, dense, list ? &sum : NULL, SPR_AVG,
+                                            &options) == SPR_OK);
+            if (list)
+                check_list(&sum, dense, N);
             fill_vector(full, N, &in);
             RANK_CHECK(spr_allreduce(comm, full, full, N, SPR_FP32, SPR_AVG, NULL) == SPR_OK);
             for (size_t i = 0; i < N; i++)
@@ -134,6 +163,12 @@ static void run_sparse(struct job *job, int rank, spr_comm *comm)
         crc = spr_crc32c(crc, dense, N * 4);
     }
     ((uint32_t *)job->shared)[rank] = crc;
+    free(in.index);
+    free(in.value);
+    free(sum.index);
+    free(sum.value);
+    free(dense);
+    free(full);
 }
 
 static void sparse_has_the_same_bits_on_every_transport(void **state)
