@@ -288,6 +288,32 @@ static void hosts_of_a_job_are_compared(void **state)
     assert_has(result.output, "remedy: ip link set dev eth0 mtu 1500 on host h1");
 }
 
+static void addresses_that_are_passed_over_have_the_reason(void **state)
+{
+    static const char *const lines[] = {
+        "* va             10.1.0.1, MTU 1500, 10000 Mb/s, veth: the interface asked for\n",
+        "  va             fd01::1, MTU 1500, 10000 Mb/s, veth: IPv4 comes first\n",
+        "  vb             10.2.0.1, MTU 1500, 10000 Mb/s, veth: joined with the first one\n",
+        "  vb             fd02::1, MTU 1500, 10000 Mb/s, veth: IPv4 comes first\n",
+        "  vc             10.3.0.1, MTU 1500, 10000 Mb/s, veth: another one was asked for\n",
+    };
+
+    (void)state;
+    run("unshare -n true");
+    if (result.code != 0) {
+        print_message("no network of its own: not root\n");
+        skip();
+    }
+    run("SPARRING_INTERFACE=va+vb unshare -n sh -c 'ip link add va type veth peer name vb;"
+        " ip link add vc type veth peer name vd; for i in va vb vc vd; do ip link set $i up; done;"
+        " ip addr add 10.1.0.1/24 dev va; ip addr add fd01::1/64 dev va nodad;"
+        " ip addr add 10.2.0.1/24 dev vb; ip addr add fd02::1/64 dev vb nodad;"
+        " ip addr add 10.3.0.1/24 dev vc; exec $INFO'");
+    assert_code(0);
+    for (size_t i = 0; i < SPR_ARRAY_LEN(lines); i++)
+        assert_has(result.output, lines[i]);
+}
+
 /* The doctor ------------------------------------------------------------------------------------
  */
 
@@ -377,6 +403,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_job_uses_what_it_shows),
         cmocka_unit_test(the_ranks_of_a_job_give_one_report),
         cmocka_unit_test(hosts_of_a_job_are_compared),
+        cmocka_unit_test(addresses_that_are_passed_over_have_the_reason),
         cmocka_unit_test(the_doctor_names_what_is_refused),
         cmocka_unit_test(what_is_refused_is_no_problem_when_nobody_asks_for_it),
         cmocka_unit_test(a_refused_transport_is_passed_over_with_the_reason),

@@ -250,30 +250,60 @@ spr_status spr_tcp_interface_choose(const char *wanted, bool loopback_only,
     return status;
 }
 
+/* The best address of this one's interface was taken. */
+static bool best_was_taken(const struct ifaddrs *all, const struct ifaddrs *i,
+                           const struct spr_tcp_interface *taken)
+{
+    struct spr_tcp_interface best_of;
+
+    return !strcmp(taken->name, i->ifa_name) && by_name(all, i->ifa_name, &best_of) &&
+           spr_tcp_address_same_host(&taken->address, &best_of.address);
+}
+
+/* Why this one was not asked for; NULL: a better address of its interface was. */
+static const char *not_wanted(const struct ifaddrs *all, const struct ifaddrs *i,
+                              const struct spr_tcp_address *a, const char *wanted,
+                              const struct spr_tcp_interface *chosen)
+{
+    struct spr_tcp_interface other;
+    struct spr_tcp_joined joined;
+
+    if (best_was_taken(all, i, chosen))
+        return NULL;
+    spr_tcp_interface_joined(wanted, &joined);
+    for (uint32_t j = 1; j < joined.count && j < SPR_ARRAY_LEN(joined.names); j++) {
+        if (!find(all, joined.names[j], &other) || strcmp(other.name, i->ifa_name) != 0)
+            continue;
+        if (spr_tcp_address_same_host(&other.address, a))
+            return "joined with the first one";
+        if (best_was_taken(all, i, &other))
+            return NULL;
+    }
+    return chosen->name[0] ? "another one was asked for" : "not asked for";
+}
+
 /* Why this one was not taken, in the order in which choose() looks. */
-static const char *passed_over(const struct ifaddrs *i, int rank, const char *wanted,
+static const char *passed_over(const struct ifaddrs *all, const struct ifaddrs *i, int rank,
+                               const struct spr_tcp_address *a, const char *wanted,
                                bool loopback_only, const struct spr_tcp_interface *chosen)
 {
-    const char *unfit;
-    struct spr_tcp_address a = chosen->address;
-    struct spr_tcp_joined joined;
+    bool asked = wanted && wanted[0];
+    const char *why = NULL;
 
     if (!is_up(i))
         return "down";
     if (!rank)
         return "no address";
-    spr_tcp_interface_joined(wanted, &joined);
-    for (uint32_t j = 1; j < joined.count && j < SPR_ARRAY_LEN(joined.names); j++)
-        if (!strcmp(joined.names[j], i->ifa_name))
-            return "joined with the first one";
-    if (wanted && wanted[0])
-        return chosen->name[0] ? "another one was asked for" : "not asked for";
-    unfit = loopback_only ? unfit_as_loopback(i) : unfit_by_default(i);
-    if (unfit)
-        return unfit;
-    if (rank == 1)
+    if (asked)
+        why = not_wanted(all, i, a, wanted, chosen);
+    else
+        why = loopback_only ? unfit_as_loopback(i) : unfit_by_default(i);
+    if (why)
+        return why;
+    if (rank == 1 && !asked)
         return "link-local addresses are taken by name only";
-    return rank == 2 && a.family == SPR_TCP_IPV4 ? "IPv4 comes first" : "another one comes first";
+    return rank < 3 && chosen->address.family == SPR_TCP_IPV4 ? "IPv4 comes first"
+                                                              : "another one comes first";
 }
 
 spr_status spr_tcp_interface_survey(const char *wanted, bool loopback_only,
@@ -297,7 +327,7 @@ spr_status spr_tcp_interface_survey(const char *wanted, bool loopback_only,
         taken = status == SPR_OK && rank && !strcmp(i->ifa_name, chosen.name) &&
                 spr_tcp_address_same_host(&a, &chosen.address);
         take(&one, i, &a,
-             taken ? chosen.why : passed_over(i, rank, wanted, loopback_only, &chosen));
+             taken ? chosen.why : passed_over(all, i, rank, &a, wanted, loopback_only, &chosen));
         one.asked = taken && chosen.asked;
         tell(ctx, &one, is_up(i), taken);
     }
