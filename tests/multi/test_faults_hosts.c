@@ -97,12 +97,23 @@ static void run_rank(struct job *j, int rank, spr_comm *comm)
 
 /* In the test ---------------------------------------------------------------------------------- */
 
+/* The longest time that this process had no CPU while it waited, in the scene. */
+static uint64_t longest_gap_ns;
+/* In the last scene the machine stood still, and every rank says of itself that it was silent, or
+ * was told so by one that did. */
+static bool stood_still;
+
 static void reach(_Atomic int *count, int value)
 {
+    uint64_t last = spr_monotonic_ns();
+
     for (int ms = 0; atomic_load(count) < value; ms++) {
         if (ms > SECONDS * 1000 * spr_time_factor())
             fail_msg("%d instead of %d over %s", atomic_load(count), value, job.transports);
         fault_pause_us(1000);
+        uint64_t now = spr_monotonic_ns();
+        longest_gap_ns = now - last > longest_gap_ns ? now - last : longest_gap_ns;
+        last = now;
     }
 }
 
@@ -110,6 +121,7 @@ static void reach(_Atomic int *count, int value)
 static void start(int ranks, const char *transport)
 {
     memset(scene, 0, sizeof *scene);
+    longest_gap_ns = 0;
     job_start(&job, ranks, transport, run_rank, NULL);
     reach(&scene->ready, ranks);
     reach(&scene->rounds, 3);
@@ -124,8 +136,10 @@ static void finish(int dead)
 
     assert_true(job_wait(&job, SECONDS));
     munmap(job.shared, JOB_SHARED_BYTES);
+    stood_still = longest_gap_ns > 1000000000u;
     for (int r = 0; r < job.size; r++) {
         const struct end *e = &scene->of[r];
+        stood_still = stood_still && strstr(e->text, "it gave no heartbeat for ");
         assert_int_equal(job.codes[r], r == dead ? 128 + SIGKILL : 0);
         group += e->status && e->shrunk == SPR_OK;
         if (*e->text)
@@ -152,6 +166,8 @@ static void expect(int rank, int lost, int or_lost, const char *why)
     bool told = e->status == SPR_ERR_EXPELLED, named = false;
     const int names[] = {lost, or_lost, rank};
 
+    if (stood_still)
+        return;
     for (size_t i = 0; i < SPR_ARRAY_LEN(names) - !told; i++) {
         char begin[64];
         snprintf(begin, sizeof begin, "rank %d (host h%d) was ", names[i], names[i]);
@@ -165,6 +181,8 @@ static void expect(int rank, int lost, int or_lost, const char *why)
 
 static void expect_shrunk(int rank, spr_status status, int size)
 {
+    if (stood_still)
+        return;
     assert_int_equal(scene->of[rank].shrunk, status);
     if (status == SPR_OK)
         assert_int_equal(scene->of[rank].size, size);
@@ -186,6 +204,13 @@ static void on_each(int ranks, const char *expel, void (*play)(void))
             continue;
         start(ranks, job_transports[t]);
         play();
+        for (int again = 0; stood_still && again < 3; again++) {
+            print_message("the machine stood still for %.1f s: once more\n",
+                          (double)longest_gap_ns * 1e-9);
+            start(ranks, job_transports[t]);
+            play();
+        }
+        assert_false(stood_still);
     }
     fault_census_expect(&before);
 }
@@ -229,7 +254,7 @@ static void go_on(void)
     atomic_store(&scene->enough, 1);
     finish(-1);
     for (int r = 0; r < job.size; r++)
-        assert_int_equal(scene->of[r].status, SPR_OK);
+        assert_true(stood_still || scene->of[r].status == SPR_OK);
 }
 
 /* Cables --------------------------------------------------------------------------------------- */
