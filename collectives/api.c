@@ -213,18 +213,6 @@ spr_status spr_sparse_allreduce(spr_comm *comm, const spr_sparse *send, size_t e
 
 /* Compressed ----------------------------------------------------------------------------------- */
 
-void spr_plan_recall(struct spr_plan *plan, const spr_comm *comm, spr_codec *codec)
-{
-    const struct spr_codec_history *history = spr_codec_history(codec);
-
-    plan->most_entries = spr_codec_most_entries(codec);
-    plan->codec_hash = spr_codec_hash(codec);
-    if (history->era != comm->era)
-        return;
-    plan->last_union = history->union_entries;
-    plan->last_algorithm = history->algorithm;
-}
-
 void spr_plan_of_codec(struct spr_plan *plan, const spr_comm *comm, spr_codec *codec)
 {
     bool dense = spr_codec_is_dense(codec);
@@ -237,7 +225,7 @@ void spr_plan_of_codec(struct spr_plan *plan, const spr_comm *comm, spr_codec *c
     plan->bound_union = comm->size > 1 && spr_codec_bounds_union(codec);
     plan->sum_vtype = comm->size > 1 ? spr_codec_sum_vtype(codec) : SPR_V_FP32;
     plan->sum_coding = spr_codec_sum_coding(codec);
-    spr_plan_recall(plan, comm, codec);
+    spr_history_recall(plan, comm, codec);
 }
 
 static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_codec *codec,

@@ -86,20 +86,6 @@ static void request_put(spr_request *rq)
         spr_list_push_back(&comm->spare, &rq->node);
 }
 
-/* All ranks have this step, or there will be another era: the choice of the next one may rely on
- * it.
- */
-static void remember(const spr_request *rq)
-{
-    struct spr_codec_history *history = spr_codec_history(rq->codec);
-
-    if (history->era != rq->comm->era)
-        *history = (struct spr_codec_history){.era = rq->comm->era};
-    history->algorithm = rq->posted.algorithm;
-    if (rq->union_entries)
-        history->union_entries = rq->union_entries;
-}
-
 static void end_step(spr_request *rq, spr_status status)
 {
     if (!rq->codec)
@@ -109,7 +95,7 @@ static void end_step(spr_request *rq, spr_status status)
             spr_codec_take_back(rq->codec, rq->plan.dense);
         spr_codec_commit(rq->codec);
         spr_outcome_committed(rq->comm, rq->codec, rq->operation);
-        remember(rq);
+        spr_history_add(rq);
     } else {
         /* Ranks have chosen by histories that differ: all of them forget. After any other failure
          * histories are alike, as long as they hold what has succeeded. */
@@ -287,7 +273,7 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
         return SPR_ERR_NOMEM;
     rq->plan = *plan;
     if (codec)
-        spr_plan_recall(&rq->plan, comm, codec);
+        spr_history_recall(&rq->plan, comm, codec);
     status = spr_halves_pack(rq);
     if (status)
         goto undo;

@@ -178,7 +178,9 @@ spr_status spr_collective_check(const spr_comm *comm, const spr_call_options *op
                                 spr_request **out);
 /* What the choice of an algorithm may rely on besides what is sent: the same on all ranks. Under
  * the lock, where it counts. */
-void spr_plan_recall(struct spr_plan *plan, const spr_comm *comm, spr_codec *codec);
+void spr_history_recall(struct spr_plan *plan, const spr_comm *comm, spr_codec *codec);
+/* ... and when all ranks have a step of rq->codec, or there will be another era: what it shows. */
+void spr_history_add(const spr_request *rq);
 /* What a codec's next step is, as far as it is known before it begins. */
 void spr_plan_of_codec(struct spr_plan *plan, const spr_comm *comm, spr_codec *codec);
 /* Make a request and start it. *rq is owned by the caller (public API). `soon`: the caller is about

@@ -405,6 +405,8 @@ double spr_cost_sparse_dense(const struct spr_estimate *e)
     double before = clearing(e) + e->model->take * e->k;
 
     dense.bytes = 4 * e->n;
+    if (e->in_order)
+        return before + spr_cost_direct(&dense);
     return before + fmin(fmin(spr_cost_direct(&dense), spr_cost_ring(&dense)),
                          spr_cost_hierarchical(&dense));
 }
@@ -453,6 +455,7 @@ struct spr_estimate spr_estimate_of(const struct spr_comm *comm, const struct sp
                              .ranks = comm->size,
                              .hosts = t->hosts,
                              .local = 1,
+                             .in_order = comm->options.determinism == SPR_DETERMINISM_CANONICAL,
                              .n = (double)plan->count,
                              .bytes = (double)plan->count * (double)spr_dtype_size(plan->dtype),
                              .k = (double)plan->most_entries,

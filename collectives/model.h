@@ -61,6 +61,7 @@ struct spr_estimate {
     const struct spr_model *model;
     double ranks, hosts, local; /* local: ranks of the host with the most */
     bool scattered;             /* ranks of a host are no neighbours */
+    bool in_order;              /* sums have to be added in rank order */
     double n;                   /* positions, or elements */
     double bytes;               /* of the vector */
     double k, u;                /* entries of a rank, and of the union; 0: not known */

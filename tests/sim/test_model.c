@@ -16,6 +16,7 @@ struct cell {
     double density; /* 0: dense */
     int per_host;   /* ranks; 0: one */
     double inside;  /* bits/s between those of a host */
+    bool in_order;  /* SPARRING_DETERMINISM=canonical */
 };
 
 static void give_model(struct world *w, const struct spr_model *model)
@@ -119,6 +120,8 @@ static void play(const struct cell *cell, struct score *score)
     world_create(&w, &options);
     world_share_hosts(&w, host);
     give_model(&w, &network);
+    for (int r = 0; r < cell->ranks && cell->in_order; r++)
+        w.comms[r]->options.determinism = SPR_DETERMINISM_CANONICAL;
     n = spr_comm_predict(w.comms[0], kind, cell->n, SPR_FP32,
                          (size_t)((double)cell->n * cell->density), 0, predictions, SPR_CANDIDATES);
     assert_in_range(n, 1, SPR_CANDIDATES);
@@ -153,7 +156,7 @@ static void predictions_are_near_on_the_wire(void **state)
     for (size_t p = 0; p < SPR_ARRAY_LEN(ranks) - (reference_small_scale() ? 3 : 0); p++)
         for (size_t d = 0; d < SPR_ARRAY_LEN(densities); d++)
             for (size_t s = 0; s < SPR_ARRAY_LEN(sizes); s++)
-                play(&(struct cell){ranks[p], sizes[s], densities[d], 0, BANDWIDTH}, &score);
+                play(&(struct cell){ranks[p], sizes[s], densities[d], 0, BANDWIDTH, false}, &score);
     printf("%d of %d predictions within 20 %%, %d of %d choices within 10 %% of the fastest\n",
            score.near, score.predictions, score.best, score.cells);
     assert_true(score.near >= 0.95 * score.predictions);
@@ -161,7 +164,7 @@ static void predictions_are_near_on_the_wire(void **state)
 }
 
 /* Those of a host share its port. */
-static void play_hosts(double inside, double near, double best)
+static void play_hosts(double inside, bool in_order, double near, double best)
 {
     static const double densities[] = {0, 1e-2, 0.1};
     static const size_t sizes[] = {65536, 1000000};
@@ -171,7 +174,8 @@ static void play_hosts(double inside, double near, double best)
         for (int per_host = 2; per_host < ranks; per_host *= 2)
             for (size_t d = 0; d < SPR_ARRAY_LEN(densities); d++)
                 for (size_t s = 0; s < SPR_ARRAY_LEN(sizes); s++)
-                    play(&(struct cell){ranks, sizes[s], densities[d], per_host, inside}, &score);
+                    play(&(struct cell){ranks, sizes[s], densities[d], per_host, inside, in_order},
+                         &score);
     printf("%d of %d predictions within 20 %%, %d of %d choices within 10 %% of the fastest\n",
            score.near, score.predictions, score.best, score.cells);
     assert_true(score.near >= near * score.predictions);
@@ -181,13 +185,20 @@ static void play_hosts(double inside, double near, double best)
 static void predictions_are_near_between_hosts(void **state)
 {
     (void)state;
-    play_hosts(100 * BANDWIDTH, 0.95, 0.95);
+    play_hosts(100 * BANDWIDTH, false, 0.95, 0.95);
 }
 
 static void predictions_are_near_where_memory_is_not_much_faster(void **state)
 {
     (void)state;
-    play_hosts(4 * BANDWIDTH, 0.95, 0.85);
+    play_hosts(4 * BANDWIDTH, false, 0.95, 0.85);
+}
+
+/* Those that sum inside a host first are not there. */
+static void predictions_are_near_in_rank_order(void **state)
+{
+    (void)state;
+    play_hosts(100 * BANDWIDTH, true, 0.95, 0.95);
 }
 
 /* Whatever takes longer, no algorithm is predicted to be faster for it. */
@@ -367,6 +378,29 @@ static void a_union_that_has_grown_makes_the_next_step_dense(void **state)
     world_destroy(&w);
 }
 
+/* The sum of a dense step tells how many entries there still are. */
+static void a_union_that_has_shrunk_makes_lists_of_it_again(void **state)
+{
+    static const struct spr_model model = {.known = true, .take = 1e-8, .reduce = 5e-10};
+    spr_codec *codecs[4];
+    struct world w;
+
+    (void)state;
+    make(&w, 4, 0);
+    make_codecs(&w, "topk:ratio=50%", codecs);
+    give_model(&w, &model);
+    (void)step(&w, codecs);
+    assert_string_equal(step(&w, codecs), "dense");
+    for (int r = 0; r < 4; r++)
+        assert_int_equal(spr_codec_set_ratio(codecs[r], 0.01), SPR_OK);
+    assert_string_equal(step(&w, codecs), "dense"); /* it knows the union of the last one */
+    assert_in_range(spr_codec_history(codecs[0])->union_entries, 1, CODEC_N / 20);
+    assert_string_not_equal(step(&w, codecs), "dense");
+    for (int r = 0; r < 4; r++)
+        spr_codec_destroy(codecs[r]);
+    world_destroy(&w);
+}
+
 /* A rank has another codec than before, and so no history of it: the others lose theirs. */
 static void a_history_that_differs_costs_one_step(void **state)
 {
@@ -479,12 +513,14 @@ static void lists_longer_than_promised_are_refused(void **state)
 
 VECTORS_MAIN(cmocka_unit_test(predictions_are_near_between_hosts),
              cmocka_unit_test(predictions_are_near_where_memory_is_not_much_faster),
+             cmocka_unit_test(predictions_are_near_in_rank_order),
              cmocka_unit_test(predictions_are_near_on_the_wire),
              cmocka_unit_test(no_constant_makes_a_prediction_shorter),
              cmocka_unit_test(long_results_are_written_past_the_caches),
              cmocka_unit_test(a_model_as_text_is_the_same_model),
              cmocka_unit_test(what_is_wrong_with_a_model_is_said),
              cmocka_unit_test(a_union_that_has_grown_makes_the_next_step_dense),
+             cmocka_unit_test(a_union_that_has_shrunk_makes_lists_of_it_again),
              cmocka_unit_test(a_history_that_differs_costs_one_step),
              cmocka_unit_test(an_algorithm_stays_unless_another_is_much_faster),
              cmocka_unit_test(the_level_of_determinism_holds_with_a_model),
