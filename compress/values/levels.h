@@ -12,7 +12,8 @@
  *   +----------+------------------------------+---------+
  *
  * scale = reach / levels; 0: all codes are zero; NaN: something was not finite, all of the group
- * decodes to NaN, codes are zero. The lowest code of w bits is not written, and read as it stands.
+ * decodes to NaN, codes are zero. Codes beyond `levels`, which w bits may have room for, are not
+ * written, and read as they stand.
  */
 #ifndef SPR_COMPRESS_VALUES_LEVELS_H
 #define SPR_COMPRESS_VALUES_LEVELS_H

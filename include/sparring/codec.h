@@ -135,7 +135,9 @@ typedef struct spr_codec_quality {
     size_t rows, columns;
     /* All steps; a retry is none. */
     uint64_t steps;
-    uint64_t encode_ns; /* time to begin them: feedback, selection, rounding; of all parameters */
+    /* Time to begin them, of all parameters: feedback, selection and its rounding. Dense vectors
+     * are coded later, chunk by chunk, as they are sent; so are second factors. */
+    uint64_t encode_ns;
     /* The last step that was measured; all 0 before there is one. */
     uint64_t samples;          /* steps measured so far */
     uint64_t step;             /* its number, from 0 */
@@ -145,8 +147,8 @@ typedef struct spr_codec_quality {
                                 * factors); sparsity is 1 - density */
     double target_density;     /* the ratio of that step, by string, spr_codec_set_ratio() and
                                 * warm-up, or what "adaptive" chose for the parameter; 0: none */
-    double bits;               /* sent per element: values and, in the cheapest format of a list,
-                                * positions; without headers */
+    double bits;               /* sent per element: values, and positions as 16 bits each or as a
+                                * bitmap; without headers. Packed ones, as over TCP, take less */
     double ratio;              /* bits / 32, bytes_out / bytes_in */
     uint64_t bytes_in;         /* of the gradient as fp32 */
     uint64_t bytes_out;        /* of what was sent of it, as `bits` counts */

@@ -126,6 +126,7 @@ open(folder + "magic.npy", "wb").write(b"\x93NUMPY")
 open(folder + "empty", "wb").close()
 open(folder + "odd", "wb").write(b"12345")
 open(folder + "trace-short", "wb").write(b"SPRTRACE" + struct.pack("<IIIIQ", 1, 0, 0, 1, 1 << 60) + bytes(8))
+open(folder + "trace-2", "wb").write(b"SPRTRACE" + struct.pack("<IIIIQ", 2, 0, 0, 1, 2) + bytes(8))
 open(folder + "huge", "wb").truncate(1 << 42)
 END
 for file in fp32.npy fp16.npy fp64.npy raw.f32 trace.f32; do
@@ -259,6 +260,7 @@ refused 1 'without a whole header' try topk "$folder/magic.npy"
 refused 1 'no elements' try topk "$folder/empty"
 refused 1 'no multiple of 4' try topk "$folder/odd"
 refused 1 'elements are more than' try topk "$folder/trace-short"
+refused 1 'a trace of version 2' try topk "$folder/trace-2"
 refused 1 'elements are more than|of memory' try topk "$folder/huge"
 chmod 000 "$folder/raw.f32"
 if [ ! -r "$folder/raw.f32" ]; then

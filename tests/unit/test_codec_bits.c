@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Bits per element on the wire of every codec, density and distribution, headers of chunks and all,
+ * Bits per element on the wire of codecs, densities and kinds of data, headers of chunks and all,
  * are those of tests/golden/bits_per_element.csv; and within the limits that the project has set
  * itself. After a change that is meant:
  *

@@ -84,7 +84,7 @@ check "every dense algorithm, two ranks on each host" 'verbs to 2 ranks' ' direc
     ' halving ' ' doubling ' ' tree ' "$right"
 output=$(job sparse_allreduce --algo all --elements 256K --density 1% -n 1 -w 0)
 check "every sparse algorithm, two ranks on each host" 'verbs to 2 ranks' ' direct ' ' hierarchical ' ' hosts ' \
-    ' allgather ' ' doubling ' ' ring ' "$right"
+    ' allgather ' ' doubling ' ' ring ' ' relay ' ' union ' ' blocks ' ' server ' ' dense ' "$right"
 output=$(job compressed_allreduce --elements 256K --codec topk:ratio=1%+fp16 --buckets 8 -n 1 -w 0)
 check "eight buckets at once, two ranks on each host" 'verbs to 2 ranks' '8 buckets: .* one at a time' "$right"
 job_ranks=1

@@ -142,8 +142,13 @@ static spr_status parse_npy(struct layout *layout, const unsigned char *bytes, s
 static spr_status parse_trace(struct layout *layout, const unsigned char *bytes, size_t size,
                               const char *path, struct spr_error *error)
 {
+    uint32_t version;
+
     if (size < 32)
         return BAD("%s: a trace without a whole header", path);
+    memcpy(&version, bytes + 8, sizeof version);
+    if (version != 1)
+        return BAD("%s: a trace of version %" PRIu32 "; 1 is known", path, version);
     *layout = (struct layout){.number = FP32, .data = 32, .form = "trace"};
     memcpy(&layout->elements, bytes + 24, sizeof(layout->elements));
     return SPR_OK;
