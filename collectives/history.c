@@ -4,6 +4,7 @@
  * algorithm of the last, and how many positions all lists had together. All ranks know the same,
  * since all have the same sum; what was learnt of other ranks (another era) does not count.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -54,13 +55,15 @@ static bool is_dense(const char *algorithm)
 static void tell(const spr_request *rq, const struct spr_codec_history *before)
 {
     bool dense = is_dense(rq->posted.algorithm);
+    char grown[64] = "";
 
-    if (rq->comm->rank == 0 && dense != is_dense(before->algorithm))
-        spr_info(SPR_SUB_COLL,
-                 "codec %s, %zu elements: summed as %s from operation %u on; the union before had "
-                 "%zu entries",
-                 spr_codec_spec(rq->codec), rq->plan.count, dense ? "a dense vector" : "lists",
-                 rq->operation, before->union_entries);
+    if (rq->comm->rank != 0 || dense == is_dense(before->algorithm))
+        return;
+    if (before->union_entries)
+        snprintf(grown, sizeof grown, "; the union before had %zu entries", before->union_entries);
+    spr_info(SPR_SUB_COLL, "codec %s, %zu elements: summed as %s from operation %u on%s",
+             spr_codec_spec(rq->codec), rq->plan.count, dense ? "a dense vector" : "lists",
+             rq->operation, grown);
 }
 
 void spr_history_add(const spr_request *rq)
