@@ -13,8 +13,8 @@
 #include "collectives/collective.h"
 #include "compress/codec.h"
 
-#define PIECE 4096u    /* positions */
-#define MOST_PIECES 16 /* of them say how large a union was */
+#define PIECE 64u        /* positions; short, since the entries of some gradients are in clusters */
+#define MOST_PIECES 1024 /* of them say how large a union was: 256 KiB are read */
 
 void spr_history_recall(struct spr_plan *plan, const spr_comm *comm, spr_codec *codec)
 {

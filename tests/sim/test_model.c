@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * The model against the simulated network, where computing takes no time: what it predicts for each
- * algorithm, and whether it takes the fastest.
+ * algorithm, and whether it takes the fastest. (What it chooses from one step of a codec to the
+ * next: test_model_choices.c.)
  */
 #include "collectives/collective.h"
-#include "compress/codec.h"
 #include "tests/sim/vectors.h"
 
 #define LATENCY_S 20e-6
@@ -18,12 +18,6 @@ struct cell {
     double inside;  /* bits/s between those of a host */
     bool in_order;  /* SPARRING_DETERMINISM=canonical */
 };
-
-static void give_model(struct world *w, const struct spr_model *model)
-{
-    for (int r = 0; r < w->ranks; r++)
-        w->comms[r]->model = *model;
-}
 
 static spr_sparse draw_list(const struct cell *cell, int rank, unsigned draw)
 {
@@ -119,9 +113,9 @@ static void play(const struct cell *cell, struct score *score)
         host[r] = cell->per_host ? r / cell->per_host : r;
     world_create(&w, &options);
     world_share_hosts(&w, host);
-    give_model(&w, &network);
-    for (int r = 0; r < cell->ranks && cell->in_order; r++)
-        w.comms[r]->options.determinism = SPR_DETERMINISM_CANONICAL;
+    world_set_model(&w, &network);
+    if (cell->in_order)
+        world_set_determinism(&w, SPR_DETERMINISM_CANONICAL);
     n = spr_comm_predict(w.comms[0], kind, cell->n, SPR_FP32,
                          (size_t)((double)cell->n * cell->density), 0, predictions, SPR_CANDIDATES);
     assert_in_range(n, 1, SPR_CANDIDATES);
@@ -318,199 +312,6 @@ static void what_is_wrong_with_a_model_is_said(void **state)
     }
 }
 
-/* Choices -------------------------------------------------------------------------------------- */
-
-enum { CODEC_N = 4000 };
-
-/* One step of a codec on all ranks: the algorithm that all have taken. */
-static const char *step(struct world *w, spr_codec **codecs)
-{
-    static float gradient[WORLD_MAX][CODEC_N];
-    const char *name;
-
-    for (int r = 0; r < w->ranks; r++) {
-        for (int i = 0; i < CODEC_N; i++)
-            gradient[r][i] = (float)((i * 7919 + r * 104729) % 9973) - 4986;
-        assert_int_equal(spr_icompressed_allreduce(w->comms[r], codecs[r], gradient[r], SPR_SUM,
-                                                   NULL, &w->requests[r]),
-                         SPR_OK);
-    }
-    name = w->requests[0]->posted.algorithm;
-    for (int r = 1; r < w->ranks; r++)
-        assert_string_equal(w->requests[r]->posted.algorithm, name);
-    run_ok(w);
-    for (int r = 1; r < w->ranks; r++)
-        assert_memory_equal(gradient[r], gradient[0], sizeof gradient[0]);
-    return name;
-}
-
-static void make_codecs(const struct world *w, const char *spec, spr_codec **codecs)
-{
-    spr_layout layout = {1, "w", 0, CODEC_N, 1};
-
-    for (int r = 0; r < w->ranks; r++)
-        assert_int_equal(spr_codec_create(spec, &layout, 1, &codecs[r]), SPR_OK);
-}
-
-/* Where nothing costs but to write the result, and dense vectors a little to sum. */
-static void a_union_that_has_grown_makes_the_next_step_dense(void **state)
-{
-    static const struct spr_model model = {.known = true, .take = 1e-8, .reduce = 5e-10};
-    spr_codec *codecs[4];
-    struct world w;
-
-    (void)state;
-    make(&w, 4, 0);
-    make_codecs(&w, "topk:ratio=50%", codecs);
-    give_model(&w, &model);
-    assert_string_not_equal(step(&w, codecs), "dense");
-    assert_string_equal(step(&w, codecs), "dense");
-    assert_string_equal(step(&w, codecs), "dense");
-    /* What it has learnt was of other ranks. */
-    for (int r = 0; r < 4; r++) {
-        spr_model_new_era(w.comms[r]);
-        assert_false(w.comms[r]->model.known);
-        w.comms[r]->model = model;
-    }
-    assert_string_not_equal(step(&w, codecs), "dense");
-    for (int r = 0; r < 4; r++)
-        spr_codec_destroy(codecs[r]);
-    world_destroy(&w);
-}
-
-/* The sum of a dense step tells how many entries there still are. */
-static void a_union_that_has_shrunk_makes_lists_of_it_again(void **state)
-{
-    static const struct spr_model model = {.known = true, .take = 1e-8, .reduce = 5e-10};
-    spr_codec *codecs[4];
-    struct world w;
-
-    (void)state;
-    make(&w, 4, 0);
-    make_codecs(&w, "topk:ratio=50%", codecs);
-    give_model(&w, &model);
-    (void)step(&w, codecs);
-    assert_string_equal(step(&w, codecs), "dense");
-    for (int r = 0; r < 4; r++)
-        assert_int_equal(spr_codec_set_ratio(codecs[r], 0.01), SPR_OK);
-    assert_string_equal(step(&w, codecs), "dense"); /* it knows the union of the last one */
-    assert_in_range(spr_codec_history(codecs[0])->union_entries, 1, CODEC_N / 20);
-    assert_string_not_equal(step(&w, codecs), "dense");
-    for (int r = 0; r < 4; r++)
-        spr_codec_destroy(codecs[r]);
-    world_destroy(&w);
-}
-
-/* A rank has another codec than before, and so no history of it: the others lose theirs. */
-static void a_history_that_differs_costs_one_step(void **state)
-{
-    static const struct spr_model model = {.known = true, .take = 1e-8, .reduce = 5e-10};
-    static float gradient[2][CODEC_N];
-    spr_codec *codecs[2];
-    struct world w;
-
-    (void)state;
-    make(&w, 2, 0);
-    make_codecs(&w, "topk:ratio=50%", codecs);
-    give_model(&w, &model);
-    (void)step(&w, codecs);
-    assert_string_equal(step(&w, codecs), "dense");
-    *spr_codec_history(codecs[1]) = (struct spr_codec_history){0};
-    for (int r = 0; r < 2; r++)
-        assert_int_equal(spr_icompressed_allreduce(w.comms[r], codecs[r], gradient[r], SPR_SUM,
-                                                   NULL, &w.requests[r]),
-                         SPR_OK);
-    assert_true(world_run(&w, LIMIT_NS));
-    for (int r = 0; r < 2; r++) {
-        assert_int_equal(w.results[r], SPR_ERR_MISMATCH);
-        spr_codec_drop(codecs[r]);
-    }
-    assert_string_not_equal(step(&w, codecs), "dense");
-    assert_string_equal(step(&w, codecs), "dense");
-    for (int r = 0; r < 2; r++)
-        spr_codec_destroy(codecs[r]);
-    world_destroy(&w);
-}
-
-static void an_algorithm_stays_unless_another_is_much_faster(void **state)
-{
-    struct spr_model model = {.known = true, .latency = 1e-5, .byte = 1e-9};
-    spr_codec *codecs[4];
-    struct world w;
-    const char *first;
-
-    (void)state;
-    make(&w, 4, 0);
-    make_codecs(&w, "topk:ratio=10%", codecs);
-    for (int r = 0; r < 4; r++) {
-        w.comms[r]->model = model;
-        w.comms[r]->options.determinism = SPR_DETERMINISM_CANONICAL;
-    }
-    first = step(&w, codecs);
-    assert_string_equal(first, "allgather");
-    /* direct: 2 steps and about 2/3 of the bytes; allgather: 1 step. A little in favour of one ...
-     */
-    model = (struct spr_model){
-        .known = true, .latency = 1e-9, .merge = 1e-8, .encode = 4.5e-8, .reduce = 1e-6};
-    give_model(&w, &model);
-    assert_string_equal(step(&w, codecs), "allgather");
-    /* ... and much. */
-    model.merge = 1e-6;
-    give_model(&w, &model);
-    assert_string_equal(step(&w, codecs), "direct");
-    /* What an algorithm takes besides counts, too, and what it takes less. */
-    model.start[spr_algorithm_place("sparse_allreduce", "direct")] = 1;
-    give_model(&w, &model);
-    assert_string_not_equal(step(&w, codecs), "direct");
-    model.start[spr_algorithm_place("sparse_allreduce", "server")] = -1;
-    give_model(&w, &model);
-    assert_string_equal(step(&w, codecs), "server");
-    for (int r = 0; r < 4; r++)
-        spr_codec_destroy(codecs[r]);
-    world_destroy(&w);
-}
-
-static void the_level_of_determinism_holds_with_a_model(void **state)
-{
-    struct spr_model model = {.known = true, .latency = 1e-3, .byte = 1e-12};
-    static float x[8][300];
-    struct world w;
-
-    (void)state;
-    make(&w, 8, 0);
-    for (int canonical = 0; canonical < 2; canonical++) {
-        for (int r = 0; r < 8; r++) {
-            w.comms[r]->model = model;
-            w.comms[r]->model.message = 1e-3;
-            w.comms[r]->options.determinism = canonical;
-            assert_int_equal(spr_iallreduce(w.comms[r], x[r], x[r], 300, SPR_FP32, SPR_SUM, NULL,
-                                            &w.requests[r]),
-                             SPR_OK);
-        }
-        assert_string_equal(w.requests[0]->posted.algorithm, canonical ? "flat" : "doubling");
-        run_ok(&w);
-    }
-    world_destroy(&w);
-}
-
-static void lists_longer_than_promised_are_refused(void **state)
-{
-    spr_call_options options = SPR_CALL_OPTIONS_INIT;
-    uint32_t index[3] = {1, 2, 3};
-    float value[3] = {1, 2, 3}, dense[10];
-    spr_sparse list = {index, value, 3, 3};
-    struct world w;
-
-    (void)state;
-    make(&w, 1, 0);
-    options.most_entries = 2;
-    assert_int_equal(spr_isparse_allreduce(w.comms[0], &list, 10, dense, NULL, SPR_SUM, &options,
-                                           &w.requests[0]),
-                     SPR_ERR_INVALID);
-    assert_non_null(strstr(spr_last_error(NULL), "3 entries, where most_entries is 2"));
-    world_destroy(&w);
-}
-
 VECTORS_MAIN(cmocka_unit_test(predictions_are_near_between_hosts),
              cmocka_unit_test(predictions_are_near_where_memory_is_not_much_faster),
              cmocka_unit_test(predictions_are_near_in_rank_order),
@@ -518,10 +319,4 @@ VECTORS_MAIN(cmocka_unit_test(predictions_are_near_between_hosts),
              cmocka_unit_test(no_constant_makes_a_prediction_shorter),
              cmocka_unit_test(long_results_are_written_past_the_caches),
              cmocka_unit_test(a_model_as_text_is_the_same_model),
-             cmocka_unit_test(what_is_wrong_with_a_model_is_said),
-             cmocka_unit_test(a_union_that_has_grown_makes_the_next_step_dense),
-             cmocka_unit_test(a_union_that_has_shrunk_makes_lists_of_it_again),
-             cmocka_unit_test(a_history_that_differs_costs_one_step),
-             cmocka_unit_test(an_algorithm_stays_unless_another_is_much_faster),
-             cmocka_unit_test(the_level_of_determinism_holds_with_a_model),
-             cmocka_unit_test(lists_longer_than_promised_are_refused))
+             cmocka_unit_test(what_is_wrong_with_a_model_is_said))

@@ -78,6 +78,12 @@ void world_set_determinism(struct world *w, int level)
             w->comms[r]->options.determinism = level;
 }
 
+void world_set_model(struct world *w, const struct spr_model *model)
+{
+    for (int r = 0; r < w->ranks; r++)
+        w->comms[r]->model = *model;
+}
+
 void world_share_hosts(struct world *w, const int *host)
 {
     for (int r = 0; r < w->ranks - (w->liar ? 1 : 0); r++) {

@@ -8,6 +8,7 @@
 #include <sparring/sparring.h>
 
 #include "base/rng.h"
+#include "collectives/model.h"
 #include "transport/sim/sim.h"
 
 #define WORLD_MAX 64
@@ -54,7 +55,9 @@ void world_set_indices(struct world *w, int indices);
 bool world_set_zstd(struct world *w, int level);
 /* SPARRING_DETERMINISM of all ranks: SPR_DETERMINISM_... */
 void world_set_determinism(struct world *w, int level);
-/* The same, but the last rank has no communicator: it belongs to the liar. */
+/* What all ranks know of their links. */
+void world_set_model(struct world *w, const struct spr_model *model);
+/* As world_create(), but the last rank has no communicator: it belongs to the liar. */
 void world_create_liar(struct world *w, const struct spr_sim_options *options, struct liar *liar);
 /* A header as a correct peer would begin it, with the next sequence number; not sealed. */
 struct spr_frame liar_frame(struct liar *liar, int to, enum spr_frame_type type, uint32_t operation,
