@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Every source file is named in a makefile list (else a release archive lacks it), and every unit test is run.
+# Every source file is named in a makefile list (else a release archive lacks it), and every unit test is run. No
+# program that make has made is among them.
 # shellcheck source=tests/lint/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -11,5 +12,7 @@ lint_files 'base/*' 'compress/*' 'transport/*' 'collectives/*' 'include/*' 'tool
     awk 'NR == FNR { named[$0]; next }
         { program = $0; sub(/\.c$/, "", program) }
         !($0 in named) && !(program in named) { print $0 ":1: not in any list of Makefile.am or */local.mk" }
+        { there[$0] }
+        END { for (file in there) if (file ".c" in there) print file ":1: made from " file ".c: add it to .gitignore" }
     ' <(cat Makefile.am ./*/local.mk ./*/*/local.mk | tr -s '[:space:]' '\n') - >"$findings"
 lint_end "$findings"

@@ -159,8 +159,7 @@ check "both name the other one in time when the cable is pulled" 'rxe0:1 .*: por
 
 run "$here/tests/vm/two_communicators" >"$folder/log" &
 job=$!
-await 2 'verbs to'
-sleep 1
+await 2 ': sums'
 "$vm" control cut
 await 2 'RANK_LOST'
 "$vm" control restore
