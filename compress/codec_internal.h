@@ -252,6 +252,8 @@ void spr_codec_adapt_run(spr_codec *codec, struct spr_select *all, double ratio)
 
 /* ---- codec_schedule.c ---- */
 
+/* What the string says, the most that may be set; 0: it does not go by a ratio. */
+double spr_codec_ratio(const spr_codec *codec);
 /* The residual becomes one for this learning rate, where it is known (not 0) and another one. */
 void spr_codec_change_rate(spr_codec *codec, double rate);
 /* Before a new step begins: the residual becomes one for the learning rate that was set. */

@@ -263,8 +263,9 @@ static double value_bits(const spr_codec *codec)
 }
 
 /* bytes=: the ratio at which values and positions, packed or as a bitmap, take so many. */
-static void take_bytes(spr_codec *codec, const struct spr_opt *options, size_t count)
+static spr_status take_bytes(const struct parser *p, const struct spr_opt *options, size_t count)
 {
+    spr_codec *codec = p->codec;
     struct spr_feedback_options *f = (void *)(codec->options + SPR_SELECT_OPTION_BYTES);
     const struct spr_opt *row = spr_opt_find(options, count, "ratio");
     double bits = 32 * f->bytes, value = value_bits(codec), ratio = f->bytes;
@@ -272,7 +273,10 @@ static void take_bytes(spr_codec *codec, const struct spr_opt *options, size_t c
 
     f->bytes = 0;
     if (bits <= 0 || !row)
-        return;
+        return SPR_OK;
+    if (spr_codec_ratio(codec) <= 0)
+        return fail(p, p->spec, "bytes= has no ratio to set in", codec->selection->name,
+                    "with these options it does not go by one: leave one of them out");
     for (int i = 0; i < 100; i++) {
         double position =
             spr_codec_sends_lists(codec) ? fmin(1 / ratio, spr_index_bitpack_bits(1 / ratio)) : 0;
@@ -282,16 +286,18 @@ static void take_bytes(spr_codec *codec, const struct spr_opt *options, size_t c
     snprintf(text, sizeof(text), "%.6g", ratio); /* what the canonical string says */
     ratio = strtod(text, NULL);
     memcpy(codec->options + row->offset, &ratio, sizeof(ratio));
+    return SPR_OK;
 }
 
 spr_status spr_codec_parse(const char *spec, spr_codec *codec, struct spr_error *error)
 {
     struct parser p = {.spec = spec, .at = spec, .codec = codec, .error = error};
     struct spr_opt options[SPR_CODEC_OPTIONS_MAX];
+    spr_status status;
 
     set_selection(codec, &spr_codec_selections[0], options);
     for (;;) {
-        spr_status status = parse_stage(&p);
+        status = parse_stage(&p);
         if (status != SPR_OK)
             return status;
         if (*p.at == '\0')
@@ -300,7 +306,9 @@ spr_status spr_codec_parse(const char *spec, spr_codec *codec, struct spr_error 
     }
     codec->vtype = spr_codec_vtype_of(codec->coder);
     codec->traits = codec->coder->traits(codec->coder_options);
-    take_bytes(codec, options, spr_codec_selection_options(codec->selection, options));
+    status = take_bytes(&p, options, spr_codec_selection_options(codec->selection, options));
+    if (status != SPR_OK)
+        return status;
     spr_codec_sums_choose(codec);
     print_spec(codec);
     return SPR_OK;

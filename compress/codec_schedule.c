@@ -13,6 +13,11 @@ static spr_status fail(const char *call, const spr_codec *codec, const char *why
                          codec->spec, why);
 }
 
+double spr_codec_ratio(const spr_codec *codec)
+{
+    return codec->selection->steps->ratio ? codec->selection->steps->ratio(codec) : 0;
+}
+
 spr_status spr_codec_set_ratio(spr_codec *codec, double ratio)
 {
     double most;
@@ -21,7 +26,7 @@ spr_status spr_codec_set_ratio(spr_codec *codec, double ratio)
     if (!codec)
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
                              "spr_codec_set_ratio: a codec must be given");
-    most = codec->selection->steps->ratio ? codec->selection->steps->ratio(codec) : 0;
+    most = spr_codec_ratio(codec);
     if (codec->phase == SPR_CODEC_RUNNING)
         return fail("spr_codec_set_ratio", codec, "a request is running");
     if (most <= 0)

@@ -10,7 +10,7 @@
  *   +-----------------------------------+-----------------+-----------------+
  *   | CRC-32C         | vectors         | threshold       | age             | 48
  *   +-----------------+-----------------+-----------------+-----------------+
- *   | learning rate, fp64               | 56
+ *   | learning rate, fp64               | ratio, fp64                       | 64
  *   +-----------------------------------+-----------------------------------+
  *   | id                                | elements                          | per parameter, ids
  *   +-----------------------------------+-----------------------------------+ ascending
@@ -27,8 +27,9 @@
  * The CRC covers all but itself. The number of steps that were committed decides what the next
  * ones draw; the threshold (magnitude bits) and its age are what the selector has learned.
  * Parameters are ordered by id, so the bytes do not depend on the layout. A velocity that is not
- * there is zero, a start that is not there, or is for another rank, is drawn anew; what the codec
- * has no use for is ignored.
+ * there is zero, a start that is not there, or is for another rank, is drawn anew; a ratio (0: that
+ * of the string) beyond what the codec's string allows becomes that; what the codec has no use for
+ * is ignored.
  */
 #include <stdint.h>
 #include <string.h>
@@ -38,7 +39,7 @@
 #include "compress/codec_internal.h"
 
 #define STATE_MAGIC 0x53525053u /* "SPRS" */
-#define STATE_VERSION 5u
+#define STATE_VERSION 6u
 
 struct state_header {
     uint32_t magic;
@@ -50,14 +51,15 @@ struct state_header {
     uint32_t vectors;
     uint32_t threshold_bits;
     uint32_t age;
-    double rate; /* learning rate that the residual is for; 0: unknown */
+    double rate;  /* learning rate that the residual is for; 0: unknown */
+    double ratio; /* that was set for new steps; 0: as in the string */
 };
 struct state_record {
     uint64_t id;
     uint64_t elements;
     uint64_t start;
 };
-_Static_assert(sizeof(struct state_header) == 56, "state header layout");
+_Static_assert(sizeof(struct state_header) == 64, "state header layout");
 _Static_assert(sizeof(struct state_record) == 24, "state record layout");
 
 static uint32_t checksum(const char *data, size_t bytes)
@@ -96,6 +98,7 @@ spr_status spr_codec_save(const spr_codec *codec, void *buffer, size_t *bytes)
         .threshold_bits = codec->select.threshold_bits,
         .age = codec->select.age,
         .rate = codec->residual_rate,
+        .ratio = codec->ratio,
     };
     const float *vector[2] = {codec->residual, codec->velocity};
     size_t capacity = *bytes, n;
@@ -187,6 +190,8 @@ static spr_status check(const char *data, size_t bytes, struct state_header *h)
         return fail(SPR_ERR_CORRUPT, "a negative threshold");
     if (!(h->rate >= 0 && h->rate <= SPR_CODEC_RATE_MAX))
         return fail(SPR_ERR_CORRUPT, "a learning rate that is none");
+    if (!(h->ratio >= 0 && h->ratio <= 1))
+        return fail(SPR_ERR_CORRUPT, "a ratio that is none");
     uint64_t left = bytes - sizeof(*h), previous = 0;
     if (h->parameters > left / sizeof(struct state_record))
         return fail(SPR_ERR_CORRUPT, "more parameters than bytes");
@@ -317,6 +322,7 @@ static spr_status load(spr_codec *codec, const void *buffer, size_t bytes, bool 
     load_starts(codec, buffer, &h, values);
     codec->steps = h.steps;
     codec->residual_rate = h.rate;
+    codec->ratio = h.ratio < spr_codec_ratio(codec) ? h.ratio : 0;
     codec->select = (struct spr_select_state){h.threshold_bits, h.age};
     codec->phase = SPR_CODEC_IDLE; /* the steps before belonged to the state that is gone */
     codec->committed = -1;

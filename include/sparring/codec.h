@@ -74,7 +74,8 @@ spr_status spr_codec_clear(spr_codec *codec);
  *
  * set_ratio: send this part of the elements, at most what the string says (INVALID beyond that, and
  * for codecs that do not go by a ratio), in either direction; a warm-up of the codec goes on from
- * there, and "random" needs the same on all ranks.
+ * there, and "random" needs the same on all ranks. Saved with the state; where the string of the
+ * codec that loads it allows less, its own ratio holds.
  *
  * set_learning_rate: what was not sent yet was computed for the rate of its step, and is applied at
  * a later one; so the residual is multiplied by (old rate / new rate) when a step begins at a new

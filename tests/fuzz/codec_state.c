@@ -11,7 +11,7 @@
 
 #define ELEMENTS 50
 #define START 16 /* of the matrix, which begins at element 5 */
-#define HEADER_BYTES 56
+#define HEADER_BYTES 64
 #define RECORD_BYTES 24
 #define STATE_BYTES (HEADER_BYTES + 3 * RECORD_BYTES + 2 * 4 * ELEMENTS + 4 * START)
 
@@ -65,7 +65,7 @@ static uint64_t word(const uint8_t *at)
 
 static void repair(uint8_t *state, size_t bytes)
 {
-    static const uint32_t start[2] = {0x53525053u, 5};
+    static const uint32_t start[2] = {0x53525053u, 6};
     const uint64_t length = bytes;
 
     if (bytes < HEADER_BYTES)

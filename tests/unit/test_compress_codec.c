@@ -99,6 +99,8 @@ static void a_bad_string_names_the_position_and_what_is_allowed(void **state)
         {"topk:ratio=101%", "character 12:", "out of range"},
         {"topk:ratio=lots", "character 12:", "ratio"},
         {"topk:feedback=maybe", "character 15:", "feedback"},
+        {"topk:count=9,bytes=1%", "character 1:", "has no ratio to set in \"topk\""},
+        {"threshold:by=rms,bytes=1%+int8", "character 1:", "leave one of them out"},
         {"dgc:warmup=-1", "character 12:", "out of range"},
         {"dgc+topk", "character 5:", "one selection"},
         {"none:ratio=1%", "character 6:", "none has feedback, decay, momentum"},

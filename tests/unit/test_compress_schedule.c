@@ -47,6 +47,43 @@ static void a_ratio_holds_from_the_next_new_step_on(void **state)
     }
 }
 
+/* So a rank that joins later draws as many positions as the others, and a run that goes on from a
+ * checkpoint sends what it would have sent. */
+static void a_checkpoint_knows_the_ratio(void **state)
+{
+    static const struct {
+        const char *loads;
+        size_t count;
+    } cases[] = {
+        {"random:ratio=10%", N / 50}, {"topk:ratio=2%", N / 50}, {"topk:ratio=1%", N / 100}};
+    static float gradient[N];
+    spr_codec *codec = codec_make("random:ratio=10%");
+    size_t bytes = 0;
+
+    (void)state;
+    data_fill(DATA_NORMAL, gradient, N, &rng);
+    assert_int_equal(spr_codec_set_ratio(codec, 0.02), SPR_OK);
+    assert_int_equal(spr_codec_save(codec, NULL, &bytes), SPR_ERR_TOO_SMALL);
+    char *saved = malloc(bytes);
+    assert_int_equal(spr_codec_save(codec, saved, &bytes), SPR_OK);
+    for (size_t c = 0; c < SPR_ARRAY_LEN(cases); c++) {
+        for (int merges = 0; merges < 2; merges++) {
+            spr_codec *other = codec_make(cases[c].loads);
+            struct spr_codec_step step;
+
+            assert_int_equal(merges ? spr_codec_merge(other, saved, bytes)
+                                    : spr_codec_load(other, saved, bytes),
+                             SPR_OK);
+            assert_int_equal(spr_codec_begin(other, gradient, &step), SPR_OK);
+            assert_int_equal(step.count, cases[c].count);
+            spr_codec_commit(other);
+            spr_codec_destroy(other);
+        }
+    }
+    free(saved);
+    spr_codec_destroy(codec);
+}
+
 static void a_warmup_goes_on_to_the_ratio_that_was_set(void **state)
 {
     static float gradient[N];
@@ -161,6 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ratio_holds_from_the_next_new_step_on),
+        cmocka_unit_test(a_checkpoint_knows_the_ratio),
         cmocka_unit_test(a_warmup_goes_on_to_the_ratio_that_was_set),
         cmocka_unit_test(a_residual_moves_parameters_as_far_at_any_rate),
         cmocka_unit_test(bad_arguments_are_refused),

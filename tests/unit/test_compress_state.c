@@ -189,13 +189,13 @@ static void bytes_that_make_no_sense_are_refused_in_spite_of_the_checksum(void *
 
     (void)state;
     /* Length, number of parameters; elements of each, and floats of a start; an id out of order. */
-    static const size_t places[] = {8, 16, 64, 88, 112, 72, 120, 104};
+    static const size_t places[] = {8, 16, 72, 96, 120, 80, 128, 112};
     for (size_t p = 0; p < SPR_ARRAY_LEN(places); p++)
         for (size_t o = 0; o < SPR_ARRAY_LEN(odd); o++) {
             memcpy(copy, data, bytes);
             uint64_t was;
             memcpy(&was, copy + places[p], 8);
-            if (was == odd[o] || (places[p] == 104 && odd[o] > 9))
+            if (was == odd[o] || (places[p] == 112 && odd[o] > 9))
                 continue;
             memcpy(copy + places[p], &odd[o], 8);
             seal(copy, bytes);
@@ -210,11 +210,11 @@ static void bytes_that_make_no_sense_are_refused_in_spite_of_the_checksum(void *
         seal(copy, bytes);
         check_refused(b, copy, bytes);
     }
-    /* The learning rate. */
+    /* The learning rate, and the ratio. */
     static const double rates[] = {-1, 1e16, (double)NAN, (double)INFINITY};
-    for (size_t r = 0; r < SPR_ARRAY_LEN(rates); r++) {
+    for (size_t r = 0; r < 2 * SPR_ARRAY_LEN(rates); r++) {
         memcpy(copy, data, bytes);
-        memcpy(copy + 48, &rates[r], 8);
+        memcpy(copy + 48 + 8 * (r % 2), &rates[r / 2], 8);
         seal(copy, bytes);
         check_refused(b, copy, bytes);
     }
