@@ -282,11 +282,55 @@ static void messages_that_break_the_rules_end_the_link(void **state)
     rules_are_kept(12345, 80, "a slot that it does not have");
     rules_are_kept(0, 16, "does not fit its slot");
     rules_are_kept(0, SPR_VERBS_HEAD - 1, "does not fit its slot");
-    rules_are_kept(0, 128, "not what was announced");
+    rules_are_kept(0, 128, "a frame breaks the protocol");
     rules_are_kept(VERBS_WINDOW << SPR_VERBS_NUMBER_BIT, 80, "a number that it cannot have");
     rules_are_kept(0xffu << SPR_VERBS_NUMBER_BIT, 80, "a number that it cannot have");
     rules_are_kept(1u << 16, 80, "a number that it cannot have");
     rules_are_kept(SPR_VERBS_CREDIT | 4, 0, "gave back a slot");
+}
+
+/* A frame of the right sequence that says that so many bytes follow it, at this byte of the cell.
+ */
+static void put_frame(struct node *n, uint32_t at, uint32_t sequence, uint32_t bytes)
+{
+    struct spr_frame f = {.type = SPR_FRAME_DATA, .sequence = sequence, .bytes = bytes};
+
+    spr_frame_seal(&f);
+    memcpy(link_of(n, 0)->lane[0].cells + at, &f, sizeof f);
+}
+
+/* A message of so many bytes: a frame, and perhaps a second one, which says that it has `more`. */
+static void second_frame_is_refused(uint32_t bytes, uint32_t more)
+{
+    struct node *n = open_nodes(&verbs, 2, 0);
+
+    while (node_frame_bytes(n[0].seed, 1, 0, 0) != 0 || node_frame_bytes(n[0].seed, 1, 0, 1) != 3)
+        n[0].seed++;
+    n[1].seed = n[0].seed;
+    connect_nodes(n, 2);
+    run_nodes(n, 2, node_all_up);
+    memset(link_of(&n[1], 0)->lane[0].cells, 0, VERBS_CELL_BYTES);
+    put_frame(&n[1], SPR_VERBS_PREFIX, 0, 0);
+    put_frame(&n[1], SPR_VERBS_HEAD, 1, more);
+    write_anything(&n[1], 0, bytes, SPR_VERBS_LEAD);
+    run_until_down(&n[0]);
+    assert_int_equal(n[0].peers[1].received, 1);
+    assert_int_equal(n[0].peers[1].why, SPR_ERR_PROTO);
+    assert_non_null(strstr(n[0].peers[1].text, "not what was announced"));
+    run_until_down(&n[1]);
+    close_nodes(n, 2);
+}
+
+static void no_frame_reaches_beyond_its_message(void **state)
+{
+    const uint32_t second = SPR_VERBS_HEAD, data = second + SPR_FRAME_BYTES;
+
+    (void)state;
+    second_frame_is_refused(second + 1, 0);
+    second_frame_is_refused(data - 1, 0);
+    second_frame_is_refused(data, 3);
+    second_frame_is_refused(data + 2, 3);
+    second_frame_is_refused(data + 3, UINT32_MAX);
 }
 
 static void what_is_beside_the_slots_cannot_be_written(void **state)
@@ -329,6 +373,7 @@ int main(void)
         cmocka_unit_test(a_completion_that_fails_for_any_reason_ends_the_link),
         cmocka_unit_test(events_end_the_links_that_they_concern),
         cmocka_unit_test(messages_that_break_the_rules_end_the_link),
+        cmocka_unit_test(no_frame_reaches_beyond_its_message),
         cmocka_unit_test(what_is_beside_the_slots_cannot_be_written),
         cmocka_unit_test(a_link_ends_before_it_is_up),
     };

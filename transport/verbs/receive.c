@@ -47,8 +47,11 @@ bool verbs_owes_credit(const struct verbs_link *l)
     return owes(untold, taken, 0, l->own.small) || owes(untold, taken, l->own.small, l->own.large);
 }
 
+/* One reader less; the last one gives it back. */
 static void give_back(struct verbs_link *l, uint32_t slot)
 {
+    if (--l->readers[slot] > 0)
+        return;
     l->held &= ~(1u << slot);
     l->given_back ^= 1u << slot;
 }
@@ -97,7 +100,6 @@ static int deliver(struct verbs_transport *t, struct verbs_link *l, uint32_t slo
     void *token = NULL;
     spr_status status;
 
-    /* The slot is held until the upcalls are over, and longer when it is borrowed. */
     status = p->events->header(&l->tcp.link, f, &rx);
     if (l->tcp.over)
         return 1;
@@ -112,28 +114,48 @@ static int deliver(struct verbs_transport *t, struct verbs_link *l, uint32_t slo
     } else if (f->bytes && data && rx.sink == SPR_SINK_BORROW) {
         where = data;
         token = (void *)(uintptr_t)(slot + 1);
+        l->readers[slot]++;
     }
     p->counters->received_frames++;
     p->counters->received_bytes += SPR_FRAME_BYTES + f->bytes;
-    if (!token)
-        give_back(l, slot);
     p->events->payload(&l->tcp.link, f, where, token);
     return 1;
 }
 
-/* The next one in order. What is not of its frame was checked when it arrived. */
-static int take_message(struct verbs_transport *t, struct verbs_link *l, uint32_t slot,
-                        uint32_t bytes)
+/* The frame that begins at byte `at` of a message; *end: where it ends. */
+static int take_frame(struct verbs_transport *t, struct verbs_link *l, uint32_t slot,
+                      uint32_t bytes, uint32_t at, uint32_t *end)
 {
     const uint8_t *message = l->memory + spr_verbs_slot_offset(&l->own, slot) + SPR_VERBS_LEAD;
     struct spr_frame f;
     bool placed;
 
-    memcpy(&f, message + SPR_VERBS_PREFIX, sizeof f);
-    placed = f.flags & SPR_FRAME_PLACED;
-    if ((placed ? 0 : f.bytes) != bytes - SPR_VERBS_HEAD)
+    *end = at + SPR_FRAME_BYTES;
+    if (*end > bytes)
         return broken(t, l, "a message is not what was announced");
-    return deliver(t, l, slot, &f, placed ? NULL : message + SPR_VERBS_HEAD);
+    memcpy(&f, message + at, sizeof f);
+    placed = f.flags & SPR_FRAME_PLACED;
+    if (!placed && f.bytes > bytes - *end)
+        return broken(t, l, "a message is not what was announced");
+    message += *end;
+    *end += placed ? 0 : f.bytes;
+    return deliver(t, l, slot, &f, placed ? NULL : message);
+}
+
+/* The next one in order. What is not of its frames was checked when it arrived. The slot is held
+ * until the upcalls are over, and longer when it is borrowed. */
+static int take_message(struct verbs_transport *t, struct verbs_link *l, uint32_t slot,
+                        uint32_t bytes)
+{
+    uint32_t at = SPR_VERBS_PREFIX, end = 0;
+    int steps = 0;
+
+    l->readers[slot] = 1;
+    for (; l->phase == VERBS_UP && end != bytes; at = spr_verbs_next(end))
+        steps += take_frame(t, l, slot, bytes, at, &end);
+    if (l->phase == VERBS_UP)
+        give_back(l, slot);
+    return steps;
 }
 
 /* Note that it is there. False: it cannot be. */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * Frames into slots of the peer; a payload that is PLACED straight to where the peer wants it, as a
- * write of its own before that of its frame. What is queued goes out as one chain of work requests
- * on each lane. The last is signalled when the device reads the caller's memory or a buffer for one
- * of them, and every so often: a completion means that all before it are over, too.
+ * write of its own before that of its frame. Small frames that follow one another share a message:
+ * each message costs the wire a packet and an acknowledgement, and both ends a work request. What
+ * is queued goes out as one chain of work requests on each lane. The last is signalled when the
+ * device reads the caller's memory or a buffer for one of them, and every so often: a completion
+ * means that all before it are over, too.
  */
 #include <arpa/inet.h>
 #include <assert.h>
@@ -17,6 +19,13 @@ struct chain {
     struct ibv_sge sge[VERBS_CHAIN][2];
     int n;
     bool awaited; /* its end gives memory back */
+};
+
+/* The message that was added last, where more frames fit behind those in its cell. */
+struct open {
+    struct chain *chain; /* NULL: there is none */
+    struct ibv_sge *cell;
+    uint32_t room; /* bytes of a message, at most */
 };
 
 static uint32_t under_way(const struct verbs_lane *lane) { return lane->wr_next - lane->wr_first; }
@@ -162,9 +171,36 @@ static void add_placed(struct verbs_link *l, struct chain *c, const struct spr_p
     wr->wr.rdma.rkey = place->keys[number_of(l, c->lane)];
 }
 
+static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+/* False: it needs a message of its own. */
+static bool append(const struct open *o, const struct spr_tx *tx)
+{
+    uint32_t at, end;
+    struct verbs_lane *lane;
+    uint8_t *cell;
+
+    if (!o->chain || tx->header.flags & SPR_FRAME_PLACED || tx->header.bytes > o->room)
+        return false;
+    at = spr_verbs_next(o->cell->length);
+    end = at + SPR_FRAME_BYTES + tx->header.bytes;
+    if (end > o->room)
+        return false;
+    cell = (uint8_t *)(uintptr_t)o->cell->addr;
+    memset(cell + o->cell->length, 0, at - o->cell->length);
+    memcpy(cell + at, &tx->header, SPR_FRAME_BYTES);
+    if (tx->header.bytes)
+        memcpy(cell + at + SPR_FRAME_BYTES, tx->data, tx->header.bytes);
+    o->cell->length = end;
+    lane = o->chain->lane;
+    lane->wr[(lane->wr_next - 1) % VERBS_SEND_DEPTH].bytes += SPR_FRAME_BYTES + tx->header.bytes;
+    lane->bytes += SPR_FRAME_BYTES + tx->header.bytes;
+    return true;
+}
+
 /* False: it has to wait. Else *copied tells whether its data is not needed any more. */
 static bool add_message(struct verbs_transport *t, struct verbs_link *l, struct chain *c,
-                        struct spr_tx *tx, bool *copied)
+                        struct spr_tx *tx, bool *copied, struct open *open)
 {
     bool placed = tx->header.flags & SPR_FRAME_PLACED;
     uint32_t bytes = SPR_VERBS_HEAD + (placed ? 0 : tx->header.bytes);
@@ -212,6 +248,10 @@ static bool add_message(struct verbs_transport *t, struct verbs_link *l, struct 
     c->lane->bytes += record.bytes;
     l->used ^= 1u << slot;
     l->tx_number++;
+    *open = (struct open){
+        whole || placed ? c : NULL, wr->sg_list,
+        smaller(spr_verbs_slot_bytes(&l->remote, (uint32_t)slot) - SPR_VERBS_LEAD,
+                in_line ? smaller(rail->device.inline_bytes, VERBS_CELL_BYTES) : VERBS_CELL_BYTES)};
     return true;
 }
 
@@ -231,11 +271,12 @@ static struct spr_tx *gather(struct verbs_transport *t, struct verbs_link *l, st
 {
     struct spr_tcp_conn *queue = &l->tcp.conn;
     struct spr_tx *copied = NULL, **last = &copied;
+    struct open open = {0};
 
     while (queue->tx_first) {
         struct spr_tx *tx = queue->tx_first;
-        bool is_copied = false;
-        if (!add_message(t, l, pick_lane(l, chains), tx, &is_copied))
+        bool is_copied = append(&open, tx);
+        if (!is_copied && !add_message(t, l, pick_lane(l, chains), tx, &is_copied, &open))
             break;
         queue->tx_first = tx->next;
         if (!queue->tx_first)

@@ -47,7 +47,8 @@
 #define VERBS_RNR_RETRIES 6
 /* Smaller payloads are copied, also from and to registered memory: they come back at once. */
 #define VERBS_DIRECT_BYTES 4096u
-#define VERBS_CELL_BYTES 128u /* what comes before the payload of a message that is under way */
+/* Of a message under way: its small frames, or what comes before its payload. */
+#define VERBS_CELL_BYTES 256u
 /* Messages are numbered; those that have arrived and wait for an earlier one have a slot each. */
 #define VERBS_WINDOW 32u
 #define VERBS_CHAIN 16   /* work requests posted at a time */
@@ -190,10 +191,11 @@ struct verbs_link {
     struct ibv_mr *slots_mr[VERBS_RAILS], *cells_mr[VERBS_RAILS];
 
     /* Frames from the peer. */
-    struct spr_verbs_area own; /* slots that it writes */
-    uint32_t held;             /* slots whose payload is borrowed */
-    uint32_t given_back, told; /* bits as in wire.h, now and as last told to the peer */
-    uint32_t rx_number;        /* of the next message */
+    struct spr_verbs_area own;         /* slots that it writes */
+    uint32_t held;                     /* slots that are read, or whose payload is borrowed */
+    uint32_t readers[SPR_VERBS_SLOTS]; /* ... by so many */
+    uint32_t given_back, told;         /* bits as in wire.h, now and as last told to the peer */
+    uint32_t rx_number;                /* of the next message */
     struct verbs_arrival arrival[VERBS_WINDOW]; /* by number, modulo that */
     bool gone; /* end of file seen; what has arrived still counts */
     bool gone_told;

@@ -13,7 +13,10 @@
  *   64    +-----------------------------------------------+
  *         | frame header (transport/frame.h)              |
  *  128    +-----------------------------------------------+
- *         | payload                                       |
+ *         | payload, unless the frame is PLACED           |
+ *         +-----------------------------------------------+
+ *         | more frames, header and payload, each on a    |
+ *         | multiple of 8 from the beginning of the slot  |
  *         +-----------------------------------------------+
  *
  * A slot is free when its bit in "used" (kept by who writes it: flipped at each use) and its bit in
@@ -53,13 +56,19 @@
 #define SPR_VERBS_PREFIX 4u /* bytes of a message before the frame header */
 static_assert(SPR_VERBS_PREFIX + SPR_FRAME_BYTES == SPR_VERBS_HEAD, "layout of a message");
 
+/* Where in a message the next frame begins, when one ends at byte `end` of it. */
+static inline uint32_t spr_verbs_next(uint32_t end)
+{
+    return ((end + SPR_VERBS_LEAD + 7u) & ~7u) - SPR_VERBS_LEAD;
+}
+
 /* The immediate word of a message. */
 #define SPR_VERBS_SLOT_MASK 0xffu
 #define SPR_VERBS_NUMBER_BIT 8
 #define SPR_VERBS_NUMBER_MASK 0xffu
 
 #define SPR_VERBS_MAGIC 0x56525053u /* "SPRV" */
-#define SPR_VERBS_VERSION 4
+#define SPR_VERBS_VERSION 5
 #define SPR_VERBS_NONCE 16u
 
 #define SPR_VERBS_OFFERS_CM 1u /* flag of a card */
