@@ -161,17 +161,10 @@ end:
     return done;
 }
 
-static void close_codec(struct trial *trial)
-{
-    buckets_close(trial);
-    spr_mem_free(trial->job->comm, trial->gradient);
-    spr_mem_free(trial->job->comm, trial->master);
-}
-
 static void close_nothing(struct trial *trial) { (void)trial; }
 
-static const struct trial_ops whole_ops = {prepare, buckets_run_in_turn, check, close_codec};
-static const struct trial_ops buckets_ops = {prepare, buckets_run, check, close_codec};
+static const struct trial_ops whole_ops = {prepare, buckets_run_in_turn, check, buckets_close};
+static const struct trial_ops buckets_ops = {prepare, buckets_run, check, buckets_close};
 static const struct trial_ops in_turn_ops = {prepare, buckets_run_in_turn, check, close_nothing};
 
 void compressed_in_turn(struct trial *trial, const struct trial *row)
@@ -181,8 +174,25 @@ void compressed_in_turn(struct trial *trial, const struct trial *row)
     trial->beside = true;
 }
 
+/* Vectors of a gradient, as they are needed: a trace has its own master. */
+static bool open_vectors(struct job *job, const struct input *input, struct vectors *vectors)
+{
+    size_t n = input->support.elements;
+
+    if (vectors->recv != NULL)
+        return true;
+    if (!job_memory(job, n * sizeof(float), &vectors->recv))
+        return false;
+    if (input->support.pattern == PATTERN_TRACE)
+        return true;
+    if (!job_memory(job, n * sizeof(float), &vectors->send))
+        return false;
+    input_gradient(input, job->rank, 0, n, vectors->send);
+    return true;
+}
+
 bool compressed_open(struct trial *trial, struct job *job, const char *algorithm,
-                     struct input *input, double density)
+                     struct input *input, double density, struct vectors *vectors)
 {
     const char *codec = job->options->codec;
 
@@ -202,13 +212,9 @@ bool compressed_open(struct trial *trial, struct job *job, const char *algorithm
     if (codec_kind(codec).lists) /* each rank sends so many of the elements */
         trial->entries =
             (size_t)ceil(density * (double)input->support.elements) * (size_t)job->size;
-    if (!buckets_open(trial) ||
-        !job_memory(job, input->support.elements * sizeof(float), &trial->gradient))
+    if (!buckets_open(trial) || !open_vectors(job, input, vectors))
         return false;
-    if (input->support.pattern == PATTERN_TRACE)
-        return true;
-    if (!job_memory(job, input->support.elements * sizeof(float), &trial->master))
-        return false;
-    input_gradient(input, job->rank, 0, input->support.elements, trial->master);
+    trial->gradient = vectors->recv;
+    trial->master = vectors->send;
     return true;
 }

@@ -14,7 +14,7 @@ enum { MAX_TRIALS = 64 };
 struct group {
     struct job *job;
     struct input input;
-    struct vectors vectors;
+    struct vectors vectors, gradients; /* of dense ones; of compressed ones */
     struct trial trials[MAX_TRIALS];
     size_t count, sparse_count; /* sparse ones come first */
 };
@@ -91,7 +91,8 @@ static bool add_sparse(struct group *group, double density)
         struct trial *trial = &group->trials[group->count];
         bool sparse = options->kind == KIND_SPARSE;
         bool open = sparse ? sparse_open(trial, group->job, name, &group->input, density)
-                           : compressed_open(trial, group->job, name, &group->input, density);
+                           : compressed_open(trial, group->job, name, &group->input, density,
+                                             &group->gradients);
         if (!open) {
             trial->ops->close(trial);
             return false;
@@ -126,6 +127,8 @@ static void close_group(struct group *group)
         group->trials[i].ops->close(&group->trials[i]);
     spr_mem_free(group->job->comm, group->vectors.send);
     spr_mem_free(group->job->comm, group->vectors.recv);
+    spr_mem_free(group->job->comm, group->gradients.send);
+    spr_mem_free(group->job->comm, group->gradients.recv);
     input_close(&group->input);
 }
 

@@ -87,7 +87,8 @@ struct trial {
     char codec_spec[512];
     struct bucket *buckets; /* [bucket_count], see buckets.h */
     size_t bucket_count;
-    float *gradient, *master; /* what is reduced in place, and what it starts from */
+    float *gradient;     /* reduced in place; each run overwrites what another trial has left */
+    const float *master; /* what it starts from; NULL: the step of a trace */
     /* With --buckets, measured in turn with this one, and no rows of their own: the same buckets
      * one at a time, and their bytes alone. */
     struct trial *in_turn, *wire;
@@ -114,8 +115,9 @@ void dense_open(struct trial *trial, struct job *job, enum kind kind, const char
                 size_t elements, struct vectors *vectors);
 bool sparse_open(struct trial *trial, struct job *job, const char *algorithm, struct input *input,
                  double density);
+/* `vectors`: master and gradient, which the first trial makes. */
 bool compressed_open(struct trial *trial, struct job *job, const char *algorithm,
-                     struct input *input, double density);
+                     struct input *input, double density, struct vectors *vectors);
 /* The buckets of a compressed trial, which they stay with, one at a time. */
 void compressed_in_turn(struct trial *trial, const struct trial *row);
 
