@@ -234,6 +234,10 @@ faults = tests/multi/faults.c tests/multi/faults.h $(job)
 test_programs += tests/multi/test_faults_kill
 tests_multi_test_faults_kill_SOURCES = tests/multi/test_faults_kill.c $(faults)
 soak_programs += tests/multi/test_faults_kill
+test_programs += tests/multi/test_memory
+tests_multi_test_memory_SOURCES = tests/multi/test_memory.c $(faults) $(reference)
+tests_multi_test_memory_LDADD = $(LDADD) -lm
+soak_programs += tests/multi/test_memory
 test_programs += tests/multi/test_grow_faults
 tests_multi_test_grow_faults_SOURCES = \
 	tests/multi/faults.c \
