@@ -293,7 +293,7 @@ double spr_cost_sparse_relay(const struct spr_estimate *e)
 double spr_cost_sparse_hosts(const struct spr_estimate *e)
 {
     double of_host = union_of(e, e->local);
-    double lists = e->share * list_bytes(e, e->k, e->n, 4);
+    double lists = e->share * list_bytes(e, e->k, e->n, e->value);
     double of_hosts = e->share * list_bytes(e, of_host, e->n, 4);
     double sums = e->share * list_bytes(e, e->u, e->n, 4);
     double cpu = e->model->encode * (e->k + of_host / e->local + e->u / e->ranks) +
@@ -325,11 +325,12 @@ double spr_cost_sparse_doubling(const struct spr_estimate *e)
 
     for (; 2 * of <= e->ranks; of *= 2) {
         double m = union_of(e, of);
-        wire += to_partner(e, of, list_bytes(e, m, e->n, 4));
+        wire += to_partner(e, of, list_bytes(e, m, e->n, of > 1 ? 4 : e->value));
         cpu += (e->model->encode + 2 * e->model->merge) * m;
     }
     if (uneven) {
-        wire += to_partner(e, 1, list_bytes(e, e->k, e->n, 4) + list_bytes(e, e->u, e->n, 4));
+        wire +=
+            to_partner(e, 1, list_bytes(e, e->k, e->n, e->value) + list_bytes(e, e->u, e->n, 4));
         cpu += (e->model->encode + 2 * e->model->merge) * e->k;
     }
     return bulk_steps(e, far_rounds(e) + (uneven ? 2 : 0), 0) + stream(e, wire, cpu);
@@ -343,7 +344,7 @@ double spr_cost_sparse_ring(const struct spr_estimate *e)
     /* Of many hops a part is looked at. */
     for (double of = 1, some = fmax(1, floor(e->ranks / 64)); of < e->ranks; of += some) {
         double m = union_of(e, of) / e->ranks;
-        wire += some * list_bytes(e, m, part, 4);
+        wire += some * list_bytes(e, m, part, of > 1 ? 4 : e->value);
         cpu += some * (e->model->encode * m + e->model->merge * (m + e->k / e->ranks));
     }
     return laps(e) + stream(e, to_neighbour(e, e->share * wire), cpu);
@@ -353,7 +354,7 @@ double spr_cost_sparse_ring(const struct spr_estimate *e)
 double spr_cost_sparse_union(const struct spr_estimate *e)
 {
     bool same = e->u <= e->k;
-    double lists = same ? 4 * e->k : list_bytes(e, e->k, e->n, 4);
+    double lists = same ? 4 * e->k : list_bytes(e, e->k, e->n, e->value);
     double sums = 4 * e->k + (same ? 0 : list_bytes(e, e->u - e->k, e->n, 4));
     double bytes = (e->ranks - 1) / e->ranks * e->share * (lists + sums);
     /* Positions are hashed, and what each rank lacks is encoded and taken for it alone. */

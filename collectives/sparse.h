@@ -105,6 +105,7 @@ struct spr_sparse_state {
     uint32_t most_windows;    /* in a chunk */
     size_t chunk_bytes;       /* of the largest chunk, at most SPR_FRAME_MAX_PAYLOAD */
     bool packs;               /* messages are chunks, which may be compressed */
+    enum spr_vtype sum_vtype; /* of sums on their way from the owner */
     uint32_t *offsets;        /* of our list, by block; NULL: a dense vector */
     struct spr_coding coding; /* of coded values, with scratch */
     struct spr_coding sum_coding; /* of coded sums; the same scratch */
@@ -205,14 +206,6 @@ static inline bool spr_sparse_is_uncoded(const struct spr_plan *plan, int size)
     (void)size;
     return plan->dtype == SPR_FP32 && plan->vtype != SPR_V_CODED &&
            plan->sum_vtype != SPR_V_CODED && !plan->bound_union;
-}
-
-/* A list of fp32 entries whose sum goes to everybody as it is? */
-static inline bool spr_sparse_is_plain(const struct spr_plan *plan, int size)
-{
-    (void)size;
-    return plan->dtype == SPR_FP32 && plan->vtype == SPR_V_FP32 && plan->sum_vtype == SPR_V_FP32 &&
-           !plan->bound_union;
 }
 
 /* Memory of chunk_bytes; NULL: there is none. put(NULL) is harmless. */

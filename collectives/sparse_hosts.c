@@ -3,8 +3,9 @@
  * Sparse allreduce, exact: what ranks of one host have is summed there before it goes to other
  * hosts. As many ranks of each host as the smallest host has are leaders, each for one share of the
  * vector, so that all of them, and all their links, work; a share has a part for each host, whose
- * owner is the leader there. Not canonical: a host's ranks are added first, then the hosts, each in
- * order; same bits on all ranks and in every run of the same world on the same hosts.
+ * owner is the leader there. Halves leave their rank as such; sums are fp32, also to their owner
+ * and from it. Not canonical: a host's ranks are added first, then the hosts, each in order; same
+ * bits on all ranks and in every run of the same world on the same hosts.
  *
  * Cost, k entries per rank, U(G) in the union of a host's G ranks, U in that of all, N hosts, b
  * bytes per entry as encoded: 4 steps; sent per host to others (N-1)/N (U(G) + U) b, where the
@@ -235,6 +236,7 @@ static bool find_roles(spr_request *rq)
     h->s.owners = owners;
     h->s.collectors = collectors;
     h->s.route = SPR_ROUTE_HOSTS;
+    h->s.sum_vtype = SPR_V_FP32; /* a codec keeps what rounding loses for other owners than these */
     h->s.own = -1;
     if (!h->leads)
         return true;
@@ -319,7 +321,7 @@ const struct spr_algorithm spr_sparse_hosts = {
     .collective = SPR_C_SPARSE_ALLREDUCE,
     .name = "hosts",
     .cost = "4 steps, (N-1)/N (U(G) + U) entries per host of N, U(G) of its ranks",
-    .usable = spr_sparse_is_plain,
+    .usable = spr_sparse_is_uncoded,
     .start = start,
     .advance = advance,
     .cleanup = cleanup,

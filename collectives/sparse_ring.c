@@ -405,7 +405,7 @@ const struct spr_algorithm spr_sparse_ring = {
     .name = "ring",
     .cost = "2(P-1) steps, at most 1.5 (P-1) k entries to one "
             "neighbour",
-    .usable = spr_sparse_is_plain,
+    .usable = spr_sparse_is_uncoded,
     .start = start,
     .advance = advance,
     .cleanup = cleanup,

@@ -213,6 +213,7 @@ spr_status spr_sparse_prepare(spr_request *rq, size_t state_bytes, int owners)
     s->sum_coding = plan->sum_coding;
     s->indices = spr_indices_coder(spr_indices_of(rq->comm));
     s->packs = rq->comm->zstd != NULL;
+    s->sum_vtype = plan->sum_vtype;
     s->chunk_bytes = chunk_bytes(rq);
     status = take_input(rq);
     if (status)

@@ -77,7 +77,7 @@ bool spr_union_send(spr_request *rq, const struct spr_chunk_writer *w, size_t by
                          spr_sparse_sum_coding(rq)) != SPR_OK ||
         spr_sparse_take_soon(rq, &c, slot->buffer, bytes, NULL) != SPR_OK)
         return false;
-    if (rq->plan.sum_vtype != SPR_V_FP32)
+    if (s->sum_vtype != SPR_V_FP32)
         keep_rest(rq, w, slot->buffer, bytes);
     return true;
 }
@@ -90,7 +90,7 @@ size_t spr_union_encode(const spr_request *rq, struct spr_chunk_writer *w, char 
     bool last = w->first_window + w->windows == s->windows;
 
     w->coding = &s->sum_coding;
-    return spr_chunk_writer_finish(w, rq->plan.sum_vtype, -1, last ? SPR_CHUNK_LAST : 0, buffer,
+    return spr_chunk_writer_finish(w, s->sum_vtype, -1, last ? SPR_CHUNK_LAST : 0, buffer,
                                    s->chunk_bytes);
 }
 
