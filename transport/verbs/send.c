@@ -25,7 +25,7 @@ struct chain {
 struct open {
     struct chain *chain; /* NULL: there is none */
     struct ibv_sge *cell;
-    uint32_t room; /* bytes of a message, at most */
+    size_t room; /* bytes of a message, at most */
 };
 
 static uint32_t under_way(const struct verbs_lane *lane) { return lane->wr_next - lane->wr_first; }
@@ -171,8 +171,6 @@ static void add_placed(struct verbs_link *l, struct chain *c, const struct spr_p
     wr->wr.rdma.rkey = place->keys[number_of(l, c->lane)];
 }
 
-static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
-
 /* False: it needs a message of its own. */
 static bool append(const struct open *o, const struct spr_tx *tx)
 {
@@ -249,9 +247,12 @@ static bool add_message(struct verbs_transport *t, struct verbs_link *l, struct 
     l->used ^= 1u << slot;
     l->tx_number++;
     *open = (struct open){
-        whole || placed ? c : NULL, wr->sg_list,
-        smaller(spr_verbs_slot_bytes(&l->remote, (uint32_t)slot) - SPR_VERBS_LEAD,
-                in_line ? smaller(rail->device.inline_bytes, VERBS_CELL_BYTES) : VERBS_CELL_BYTES)};
+        .chain = whole || placed ? c : NULL,
+        .cell = wr->sg_list,
+        .room = spr_min_size(spr_verbs_slot_bytes(&l->remote, (uint32_t)slot) - SPR_VERBS_LEAD,
+                             VERBS_CELL_BYTES)};
+    if (in_line)
+        open->room = spr_min_size(open->room, rail->device.inline_bytes);
     return true;
 }
 
