@@ -41,6 +41,8 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/history.c \
 	collectives/indices.c \
 	collectives/indices.h \
+	collectives/kind.c \
+	collectives/kind.h \
 	collectives/links.c \
 	collectives/membership.c \
 	collectives/membership.h \

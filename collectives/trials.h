@@ -4,10 +4,8 @@
  * uplinks in ways that no constant of a model holds. Measured by spr_comm_tune_for(), or given as
  * text by SPARRING_TRIALS, so that another job need not measure again; the same on all ranks.
  *
- *   KIND=ALGORITHM@SECONDS,...   KIND: COLLECTIVE:RANKS/HOSTS:COUNTxBYTES and, where they are not
- *                                0, fp32/fp32 or false, :ENTRIES :VALUES/SUMS :bounded
+ *   KIND=ALGORITHM@SECONDS,...   KIND: see collectives/kind.h
  *   allreduce:8/4:1024x4=flat@1.2e-05
- *   sparse_allreduce:8/8:25557032x4:255571:fp16/fp32=direct@0.0419
  */
 #ifndef SPR_COLLECTIVES_TRIALS_H
 #define SPR_COLLECTIVES_TRIALS_H
@@ -16,20 +14,16 @@
 #include <stddef.h>
 
 #include "base/error.h"
+#include "collectives/kind.h"
 #include "collectives/model.h"
 
 struct spr_tried {
-    int collective; /* enum spr_collective */
-    int ranks, hosts;
-    size_t element_bytes, count, most_entries;
-    int vtype, sum_vtype; /* enum spr_vtype; with bound_union it says who can do it */
-    bool bound_union;
+    struct spr_kind kind;
     double seconds[SPR_ALGORITHMS]; /* by place in the table; infinite: it was left out */
 };
 /* So many kinds are remembered; then the oldest one is forgotten. */
 #define SPR_TRIED 32
 
-struct spr_tried spr_tried_kind(const struct spr_comm *comm, const struct spr_plan *plan);
 /* Under the lock: what is known of such calls, NULL: nothing. Their count and most_entries are
  * those measured or else, within a tenth, near them. */
 const struct spr_tried *spr_tried_find(const struct spr_comm *comm, const struct spr_plan *plan);

@@ -216,7 +216,7 @@ static spr_status hold(struct contest *c)
 /* Of those that are left; of a single one, which may have been the only one, the first call. */
 static void conclude(struct contest *c)
 {
-    struct spr_tried tried = spr_tried_kind(c->t.comm, c->plan);
+    struct spr_tried tried = {.kind = spr_kind_of(c->t.comm, c->plan)};
     size_t best = 0;
 
     for (size_t i = 0; i < SPR_ALGORITHMS; i++)
