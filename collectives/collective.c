@@ -8,6 +8,7 @@
 
 #include "base/fork.h"
 #include "base/log.h"
+#include "collectives/decisions.h"
 #include "collectives/dispute.h"
 #include "collectives/finite.h"
 #include "compress/codec.h"
@@ -263,6 +264,7 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
 {
     struct spr_descriptor descriptor;
     struct spr_past before; /* what has the operation's place among those that are remembered */
+    uint64_t decision = spr_decisions_next(comm);
     spr_request *rq;
     spr_status status;
 
@@ -315,6 +317,7 @@ undo_number:
     comm->past[rq->operation % SPR_PAST] = before;
     comm->next_operation--;
 undo:
+    spr_decisions_take_back(comm, decision);
     request_put(rq);
     update_urgent(comm, comm->channel.urgent);
     return status;

@@ -78,11 +78,13 @@ struct spr_algorithm {
     bool delegates;
 };
 
-/* Chosen by name or, for NULL or "auto", by size. NULL: no such algorithm, *error says which exist.
- */
-const struct spr_algorithm *spr_algorithm_select(const struct spr_comm *comm,
-                                                 const struct spr_plan *plan, const char *name,
-                                                 struct spr_error *error);
+/* Chosen by name or, for NULL or "auto", by what is known. NULL: no such algorithm, *error says
+ * which exist. Under the lock: what is chosen counts as a decision. */
+const struct spr_algorithm *spr_algorithm_select(spr_comm *comm, const struct spr_plan *plan,
+                                                 const char *name, struct spr_error *error);
+/* Would it find one? Under the lock. */
+bool spr_algorithm_exists(const struct spr_comm *comm, const struct spr_plan *plan,
+                          const char *name, struct spr_error *error);
 
 /* What the choice is made from: algorithms that can be taken for this plan, in the order of the
  * table. Returns how many. */

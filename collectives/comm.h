@@ -64,7 +64,8 @@ struct spr_comm {
     struct spr_model model;       /* of this epoch */
     struct spr_tried *tried;      /* [SPR_TRIED], of this epoch */
     size_t tried_count;
-    uint64_t era; /* no other epoch of any communicator here has this number */
+    struct spr_decisions *decisions; /* NULL: it was made of another one */
+    uint64_t era;                    /* no other epoch of any communicator here has this number */
     struct spr_memory memory;
     struct spr_zstd *zstd; /* compresses chunks, under the lock; NULL: they go as they are */
 

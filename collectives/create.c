@@ -16,6 +16,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "collectives/choice.h"
+#include "collectives/decisions.h"
 #include "collectives/watch.h"
 
 /* How long destroy() waits for the others' goodbye. */
@@ -127,7 +128,9 @@ spr_status spr_comm_create(const spr_comm_options *user, spr_comm **out)
     else if (id.file[0])
         snprintf(comm->meet, sizeof comm->meet, "file:%s", id.file);
     spr_record_open(comm);
-    status = spr_comm_build(comm, &boot, NULL, deadline, error);
+    status = spr_decisions_open(comm, error);
+    if (status == SPR_OK)
+        status = spr_comm_build(comm, &boot, NULL, deadline, error);
     if (status)
         goto undo_boot;
     spr_comm_announce(comm);
@@ -135,6 +138,7 @@ spr_status spr_comm_create(const spr_comm_options *user, spr_comm **out)
         status = spr_comm_tune(comm);
     if (status)
         goto undo_boot;
+    spr_decisions_begin(comm);
     *out = comm;
 undo_boot:
     if (boot.close)

@@ -17,6 +17,8 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/cost.c \
 	collectives/create.c \
 	collectives/create.h \
+	collectives/decisions.c \
+	collectives/decisions.h \
 	collectives/descriptor.c \
 	collectives/descriptor.h \
 	collectives/direct.c \

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * The table of algorithms, and the choice among them: by name, by what was measured of such calls,
- * by the model where there is one, and otherwise by rules. All ranks choose alike, since all that a
- * choice is made from is equal on them: what was asked for, who shares a host or a rack, times on
- * which they agreed, the model, what a codec's last step has brought.
+ * The table of algorithms, and the choice among them: by name, as another run has chosen, by what
+ * was measured of such calls, by the model where there is one, and otherwise by rules. All ranks
+ * choose alike, since all that a choice is made from is equal on them: what was asked for, who
+ * shares a host or a rack, times on which they agreed, the model, what a codec's last step has
+ * brought.
  */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "collectives/collective.h"
+#include "collectives/decisions.h"
 #include "collectives/trials.h"
 
 /* In order of preference: without a model "auto" takes the first that is usable and fits; those
@@ -30,6 +32,15 @@ static const struct spr_algorithm *const table[] = {
     &spr_sparse_blocks,     &spr_sendrecv_direct,
 };
 _Static_assert(SPR_ARRAY_LEN(table) == SPR_ALGORITHMS, "a model has a place for each");
+
+static size_t place_of(const struct spr_algorithm *a)
+{
+    size_t i = 0;
+
+    while (table[i] != a)
+        i++;
+    return i;
+}
 
 /* A rank sends no more than this, at U16's 6 bytes per entry: then a step costs more than sending
  * each list to all and adding all of them. Measured on emulated hosts, see docs/tuning.md. */
@@ -125,9 +136,7 @@ static double seconds_of(size_t place, const struct spr_plan *plan, const struct
     if (!table[place]->predict)
         return (double)NAN;
     if (table[place] == &spr_sparse_dense && plan->codec_hash && !plan->last_union) {
-        size_t direct = 0;
-        while (table[direct] != &spr_sparse_direct)
-            direct++;
+        size_t direct = place_of(&spr_sparse_direct);
         alike.u = alike.k;
         if (with_start(direct, &alike) < with_start(place, &alike))
             return INFINITY;
@@ -200,19 +209,39 @@ static const struct spr_algorithm *by_rules(const struct spr_comm *comm,
     return NULL;
 }
 
-static const struct spr_algorithm *choose(const struct spr_comm *comm, const struct spr_plan *plan)
+/* As another run has chosen; NULL: nothing is known of that, or it cannot be followed. */
+static const struct spr_algorithm *by_file(const struct spr_comm *comm, const struct spr_plan *plan)
 {
-    const struct spr_algorithm *a = by_trial(comm, plan);
+    int place = spr_decisions_recall(comm, plan);
 
-    if (!a)
-        a = by_model(comm, plan);
-    return a ? a : by_rules(comm, plan);
+    return place >= 0 && is_usable(comm, plan, table[place]) ? table[place] : NULL;
+}
+
+struct way {
+    const char *name;
+    const struct spr_algorithm *(*choose)(const struct spr_comm *comm, const struct spr_plan *plan);
+};
+static const struct way ways[] = {
+    {"file", by_file}, {"trials", by_trial}, {"model", by_model}, {"rules", by_rules}};
+
+/* *by: who knew. */
+static const struct spr_algorithm *choose(const struct spr_comm *comm, const struct spr_plan *plan,
+                                          const char **by)
+{
+    for (size_t i = 0; i < SPR_ARRAY_LEN(ways); i++) {
+        const struct spr_algorithm *a = ways[i].choose(comm, plan);
+        *by = ways[i].name;
+        if (a)
+            return a;
+    }
+    return NULL;
 }
 
 size_t spr_algorithm_candidates(const struct spr_comm *comm, const struct spr_plan *plan,
                                 struct spr_candidate *candidates)
 {
-    const struct spr_algorithm *chosen = choose(comm, plan);
+    const char *by;
+    const struct spr_algorithm *chosen = choose(comm, plan, &by);
     const struct spr_tried *tried = spr_tried_find(comm, plan);
     bool known = is_known(comm, plan);
     struct spr_estimate e;
@@ -267,16 +296,37 @@ static const struct spr_algorithm *by_name(const struct spr_comm *comm, const st
     return NULL;
 }
 
-const struct spr_algorithm *spr_algorithm_select(const struct spr_comm *comm,
-                                                 const struct spr_plan *plan, const char *name,
-                                                 struct spr_error *error)
-{
-    bool any = !name || !strcmp(name, "auto");
-    const struct spr_algorithm *a = any ? choose(comm, plan) : by_name(comm, plan, name);
+static bool is_any(const char *name) { return !name || !strcmp(name, "auto"); }
 
-    if (!a)
-        return not_found(comm, plan, any ? "auto" : name, error);
-    return is_empty(plan, comm->size) ? &spr_empty : a;
+/* *by: who knew; NULL: the caller, by its name. */
+static const struct spr_algorithm *select_one(const struct spr_comm *comm,
+                                              const struct spr_plan *plan, const char *name,
+                                              const char **by, struct spr_error *error)
+{
+    const struct spr_algorithm *a;
+
+    *by = NULL;
+    a = is_any(name) ? choose(comm, plan, by) : by_name(comm, plan, name);
+    return a ? a : not_found(comm, plan, is_any(name) ? "auto" : name, error);
+}
+
+bool spr_algorithm_exists(const struct spr_comm *comm, const struct spr_plan *plan,
+                          const char *name, struct spr_error *error)
+{
+    const char *by;
+
+    return select_one(comm, plan, name, &by, error);
+}
+
+const struct spr_algorithm *spr_algorithm_select(spr_comm *comm, const struct spr_plan *plan,
+                                                 const char *name, struct spr_error *error)
+{
+    const char *by;
+    const struct spr_algorithm *a = select_one(comm, plan, name, &by, error);
+
+    if (a && by)
+        spr_decisions_note(comm, plan, place_of(a), by);
+    return a && is_empty(plan, comm->size) ? &spr_empty : a;
 }
 
 static const struct spr_algorithm *find(const char *collective, const char *name)
@@ -301,10 +351,7 @@ int spr_algorithm_place(const char *collective, const char *name)
 {
     const struct spr_algorithm *a = find(collective, name);
 
-    for (size_t i = 0; i < SPR_ARRAY_LEN(table); i++)
-        if (table[i] == a)
-            return (int)i;
-    return -1;
+    return a ? (int)place_of(a) : -1;
 }
 
 const char *spr_algorithm_name(const char *collective, int i)

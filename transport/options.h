@@ -29,7 +29,7 @@ enum { SPR_CONNECT_AUTO, SPR_CONNECT_CM, SPR_CONNECT_SOCKET };
 /* What must be equal on all ranks: spr_comm_config_hash(). */
 #define SPR_EQUAL_SETTINGS                                                                         \
     "SPARRING_EAGER, SPARRING_EAGER_WINDOW, SPARRING_DETERMINISM, SPARRING_INDICES, "              \
-    "SPARRING_ZSTD, SPARRING_MODEL, SPARRING_TRIALS"
+    "SPARRING_ZSTD, SPARRING_MODEL, SPARRING_TRIALS, SPARRING_DECISIONS"
 
 struct spr_options {
     char *transports;     /* "auto" or a list of names */
@@ -52,6 +52,8 @@ struct spr_options {
     bool check_finite;          /* inputs must be finite */
     char *model;                /* "", "measure", or constants: collectives/model.h */
     char *trials;               /* "", or what was measured: collectives/trials.h */
+    char *decisions;            /* "", or a file of which are followed: collectives/decisions.h */
+    char *decisions_log;        /* "", or a file that is written */
     int workers;                /* threads that help to compute; -1: as CPUs suffice */
     double spin_s;              /* poll this long before sleeping, when CPUs suffice */
     size_t zerocopy_bytes;      /* SEND_ZC from this size, off-host only; inf = never */

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Decisions of real processes: what `auto` took is written, another run follows it although it
+ * would choose otherwise, and what cannot be followed says so on every rank.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/util.h"
+#include "tests/multi/job.h"
+
+#define SECONDS 60
+enum { RANKS = 3, STEPS = 4, SHORT = 500, LONG = 30000 };
+
+static char directory[] = "/tmp/sparring-decisions-XXXXXX";
+
+struct setting {
+    const char *name, *value;
+};
+static struct setting settings[4]; /* of each rank */
+static const char *of_rank_1;      /* its SPARRING_DECISIONS; NULL: as all have it */
+
+static void prepare(struct job *job, int rank)
+{
+    (void)job;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(settings); i++)
+        if (settings[i].name)
+            setenv(settings[i].name, settings[i].value, 1);
+    if (rank == 1 && of_rank_1)
+        setenv("SPARRING_DECISIONS", of_rank_1, 1);
+}
+
+static const char *path_of(const char *name)
+{
+    static char paths[8][64];
+    static unsigned next;
+    char *path = paths[next++ % SPR_ARRAY_LEN(paths)];
+
+    snprintf(path, sizeof paths[0], "%s/%s", directory, name);
+    return path;
+}
+
+static const char *write_file(const char *name, const char *text)
+{
+    const char *path = path_of(name);
+    FILE *file = fopen(path, "we");
+
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    return path;
+}
+
+/* Without the line that names the version. */
+static const char *read_log(const char *name, char *text, size_t bytes)
+{
+    FILE *file = fopen(path_of(name), "re");
+    size_t n;
+
+    assert_non_null(file);
+    assert_non_null(fgets(text, (int)bytes, file));
+    assert_int_equal(text[0], '#');
+    n = fread(text, 1, bytes - 1, file);
+    text[n] = '\0';
+    fclose(file);
+    return text;
+}
+
+static void sum(spr_comm *comm, size_t n, const char *algorithm)
+{
+    static float vector[LONG];
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+
+    options.algorithm = algorithm;
+    for (size_t i = 0; i < n; i++)
+        vector[i] = (float)(spr_comm_rank(comm) + 1);
+    RANK_CHECK(spr_allreduce(comm, vector, vector, n, SPR_FP32, SPR_SUM, &options) == SPR_OK);
+    for (size_t i = 0; i < n; i++)
+        RANK_CHECK(vector[i] == RANKS * (RANKS + 1) / 2);
+}
+
+/* Decisions 0 .. 9, and calls that are none between them. */
+static void run_steps(struct job *job, int rank, spr_comm *comm)
+{
+    static float gradient[LONG];
+    const spr_layout layout = {1, "w", 0, LONG, 1};
+    spr_codec *codec;
+
+    (void)job;
+    (void)rank;
+    for (int step = 0; step < STEPS; step++) {
+        sum(comm, SHORT, NULL);
+        sum(comm, SHORT, "direct");
+    }
+    sum(comm, LONG, "auto");
+    RANK_CHECK(spr_barrier(comm, NULL) == SPR_OK);
+    RANK_CHECK(spr_codec_create("topk:ratio=1%+fp16", &layout, 1, &codec) == SPR_OK);
+    for (int step = 0; step < STEPS; step++) {
+        for (int i = 0; i < LONG; i++)
+            gradient[i] = (float)((i * 7919) % 101 + step);
+        RANK_CHECK(spr_compressed_allreduce(comm, codec, gradient, SPR_SUM, NULL) == SPR_OK);
+    }
+    spr_codec_destroy(codec);
+}
+
+static void run(const struct setting *with, size_t count)
+{
+    struct job job;
+
+    memset(settings, 0, sizeof settings);
+    memcpy(settings, with, count * sizeof *with);
+    job_prepare = prepare;
+    job_start(&job, RANKS, "auto", run_steps, NULL);
+    job_expect_success(&job, SECONDS);
+}
+
+/* What a run with these settings writes. */
+static const char *log_of(const struct setting *with, size_t count)
+{
+    static char text[1024];
+    struct setting all[SPR_ARRAY_LEN(settings)];
+
+    assert_true(count < SPR_ARRAY_LEN(all));
+    memcpy(all, with, count * sizeof *with);
+    all[count] = (struct setting){"SPARRING_DECISIONS_LOG", path_of("log")};
+    run(all, count + 1);
+    return read_log("log", text, sizeof text);
+}
+
+static void another_run_takes_what_one_has_taken(void **state)
+{
+    static const char trials[] = "allreduce:3/1:500x4=tree@1e-6,allreduce:3/1:30000x4=halving@1e-6,"
+                                 "sparse_allreduce:3/1:30000x4:300:fp16/fp16=ring@1e-6";
+    const char *first;
+
+    (void)state;
+    first = log_of((struct setting[]){{"SPARRING_TRIALS", trials}}, 1);
+    assert_string_equal(first, "0 0 allreduce:3/1:500x4=tree # trials\n"
+                               "0 4 allreduce:3/1:30000x4=halving # trials\n"
+                               "0 5 barrier:3/1:0x4=dissemination # rules\n"
+                               "0 6 sparse_allreduce:3/1:30000x4:300:fp16/fp16=ring # trials\n");
+    assert_int_equal(rename(path_of("log"), path_of("first")), 0);
+    assert_string_equal(log_of((struct setting[]){{"SPARRING_DECISIONS", path_of("first")}}, 1),
+                        "0 0 allreduce:3/1:500x4=tree # file\n"
+                        "0 4 allreduce:3/1:30000x4=halving # file\n"
+                        "0 5 barrier:3/1:0x4=dissemination # file\n"
+                        "0 6 sparse_allreduce:3/1:30000x4:300:fp16/fp16=ring # file\n");
+}
+
+/* In mid-course; for other ranks, an algorithm that cannot do it, and one communicator too many:
+ * those are not followed. */
+static void a_change_is_followed_from_its_number_on(void **state)
+{
+    const char *path =
+        write_file("changed", "# by hand\n\n"
+                              "0 0 allreduce:3/1:500x4=tree\r\n"
+                              "0 2 allreduce:3/1:500x4=doubling # model\n"
+                              "0 3 allreduce:3/1:500x4=tree\n"
+                              "1 0 allreduce:3/1:30000x4=tree\n"
+                              "0 0 allreduce:4/1:30000x4=tree\n"
+                              "0 5 barrier:3/1:0x4=dissemination\n"
+                              "0 6 sparse_allreduce:3/1:30000x4:300:fp16/fp16=dense\n"
+                              "  0 8 sparse_allreduce:3/1:30000x4:300:fp16/fp16=hosts");
+
+    (void)state;
+    (void)unlink(path_of("log"));
+    assert_string_equal(log_of((struct setting[]){{"SPARRING_DECISIONS", path}}, 1),
+                        "0 0 allreduce:3/1:500x4=tree # file\n"
+                        "0 2 allreduce:3/1:500x4=doubling # file\n"
+                        "0 3 allreduce:3/1:500x4=tree # file\n"
+                        "0 4 allreduce:3/1:30000x4=direct # rules\n"
+                        "0 5 barrier:3/1:0x4=dissemination # file\n"
+                        "0 6 sparse_allreduce:3/1:30000x4:300:fp16/fp16=dense # file\n"
+                        "0 7 allreduce:3/1:30000x4:fp16/fp16=direct # rules\n"
+                        "0 8 sparse_allreduce:3/1:30000x4:300:fp16/fp16=hosts # file\n");
+}
+
+static void expect_refusal(const char *with, const char *name, const char *text)
+{
+    spr_comm_options options = SPR_COMM_OPTIONS_INIT;
+    spr_comm *comm = NULL;
+    const char *path = text ? write_file(name, text) : path_of(name);
+    char wanted[128];
+
+    snprintf(wanted, sizeof wanted, with, path);
+    setenv("SPARRING_DECISIONS", path, 1);
+    options.size = 1;
+    assert_int_equal(spr_comm_create(&options, &comm), SPR_ERR_INVALID);
+    if (!strstr(spr_last_error(NULL), wanted))
+        fail_msg("'%s' without '%s'", spr_last_error(NULL), wanted);
+    unsetenv("SPARRING_DECISIONS");
+}
+
+static void what_is_no_decision_is_refused(void **state)
+{
+    static const char *const wrong[] = {"0 0 allreduce:3/1:500x4=none\n",
+                                        "0 0 allreduce:3/1:500x4=tree@1e-6\n",
+                                        "0 0 allreduce:3/1:500x4\n",
+                                        "0 0 gather:3/1:500x4=tree\n",
+                                        "0 allreduce:3/1:500x4=tree\n",
+                                        "-1 0 allreduce:3/1:500x4=tree\n",
+                                        "0 0\n",
+                                        "0 99999999999999999999 allreduce:3/1:500x4=tree\n"};
+    char comment[2000];
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(wrong); i++)
+        expect_refusal("%s:1: '", "wrong", wrong[i]);
+    expect_refusal("%s:3: '0 1 x' is no decision such as 0 7 allreduce:8/4:1024x4=flat", "wrong",
+                   "# one\n0 0 allreduce:3/1:500x4=tree\n0 1 x # what\n");
+    memset(comment, 'x', sizeof comment - 4);
+    memcpy(comment, "# ", 2);
+    memcpy(comment + sizeof comment - 4, "\ny\n", 4);
+    expect_refusal("%s:2: 'y' is no decision", "wrong", comment);
+    expect_refusal("SPARRING_DECISIONS=%s: No such file or directory", "nothing", NULL);
+    expect_refusal("SPARRING_DECISIONS=%s: Is a directory", ".", NULL);
+}
+
+static void ranks_that_follow_other_files_are_refused(void **state)
+{
+    struct job job;
+
+    (void)state;
+    settings[0] =
+        (struct setting){"SPARRING_DECISIONS", write_file("all", "0 0 allreduce:3/1:500x4=tree\n")};
+    settings[1] = (struct setting){0};
+    of_rank_1 = write_file("one", "0 0 allreduce:3/1:500x4=direct\n");
+    job_start(&job, RANKS, "auto", run_steps, NULL);
+    assert_true(job_wait(&job, SECONDS));
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(job.codes[r], 98); /* no communicator */
+    /* The same text in another place is the same. */
+    of_rank_1 = write_file("one", "0 0 allreduce:3/1:500x4=tree\n");
+    job_start(&job, RANKS, "auto", run_steps, NULL);
+    job_expect_success(&job, SECONDS);
+    of_rank_1 = NULL;
+}
+
+static void a_log_that_cannot_be_written_fails_at_once(void **state)
+{
+    spr_comm_options options = SPR_COMM_OPTIONS_INIT;
+    spr_comm *comm = NULL;
+
+    (void)state;
+    options.size = 1;
+    setenv("SPARRING_DECISIONS_LOG", path_of("nowhere/log"), 1);
+    assert_int_equal(spr_comm_create(&options, &comm), SPR_ERR_SYSTEM);
+    assert_non_null(strstr(spr_last_error(NULL), "nowhere/log: No such file or directory"));
+    unsetenv("SPARRING_DECISIONS_LOG");
+}
+
+/* A call that fails on one rank before it is posted is no decision: the others do not count it. */
+static void run_refused(struct job *job, int rank, spr_comm *comm)
+{
+    static float dense[LONG];
+    uint32_t position = 7, outside = LONG;
+    float value = 1;
+    const spr_sparse good = {&position, &value, 1, 1}, bad = {&outside, &value, 1, 1};
+
+    (void)job;
+    if (rank == 1)
+        RANK_CHECK(spr_sparse_allreduce(comm, &bad, LONG, dense, NULL, SPR_SUM, NULL) ==
+                   SPR_ERR_INVALID);
+    for (int i = 0; i < 3; i++) {
+        RANK_CHECK(spr_sparse_allreduce(comm, &good, LONG, dense, NULL, SPR_SUM, NULL) == SPR_OK);
+        RANK_CHECK(dense[7] == RANKS);
+    }
+}
+
+static void a_call_that_was_not_posted_is_no_decision(void **state)
+{
+    char text[1024];
+    struct job job;
+
+    (void)state;
+    settings[0] = (struct setting){"SPARRING_DECISIONS_LOG", path_of("refused")};
+    settings[1] = (struct setting){
+        "SPARRING_DECISIONS", write_file("given", "0 0 sparse_allreduce:3/1:30000x4=dense\n"
+                                                  "0 1 allreduce:3/1:30000x4=tree\n"
+                                                  "0 3 sparse_allreduce:3/1:30000x4=ring\n"
+                                                  "0 4 sparse_allreduce:3/1:30000x4=doubling\n")};
+    job_start(&job, RANKS, "auto", run_refused, NULL);
+    job_expect_success(&job, SECONDS);
+    assert_string_equal(read_log("refused", text, sizeof text),
+                        "0 0 sparse_allreduce:3/1:30000x4=dense # file\n"
+                        "0 1 allreduce:3/1:30000x4=tree # file\n"
+                        "0 4 sparse_allreduce:3/1:30000x4=doubling # file\n");
+}
+
+/* Of several communicators of a process each has its number; the first begins the file anew. */
+static void run_two(struct job *job, int rank, spr_comm *comm)
+{
+    spr_comm_options options;
+    spr_bootstrap bootstrap;
+    spr_comm *second = NULL;
+
+    sum(comm, SHORT, NULL);
+    if (rank == 0)
+        job_renew(job);
+    RANK_CHECK(spr_barrier(comm, NULL) == SPR_OK);
+    job_options(job, rank, &options, &bootstrap);
+    RANK_CHECK(spr_comm_create(&options, &second) == SPR_OK);
+    sum(second, LONG, NULL);
+    sum(second, SHORT, NULL);
+    spr_comm_destroy(second);
+}
+
+static void each_communicator_has_its_number(void **state)
+{
+    char text[1024];
+    struct job job;
+
+    (void)state;
+    write_file("two", "what was there\n");
+    settings[0] = (struct setting){"SPARRING_DECISIONS_LOG", path_of("two")};
+    settings[1] = (struct setting){"SPARRING_DECISIONS",
+                                   write_file("both", "0 0 allreduce:3/1:500x4=tree\n"
+                                                      "1 0 allreduce:3/1:30000x4=doubling\n"
+                                                      "1 0 allreduce:3/1:500x4=halving\n")};
+    job_start(&job, RANKS, "auto", run_two, NULL);
+    job_expect_success(&job, SECONDS);
+    assert_string_equal(read_log("two", text, sizeof text),
+                        "0 0 allreduce:3/1:500x4=tree # file\n"
+                        "0 1 barrier:3/1:0x4=dissemination # rules\n"
+                        "1 0 allreduce:3/1:30000x4=doubling # file\n"
+                        "1 1 allreduce:3/1:500x4=halving # file\n");
+}
+
+int main(void)
+{
+    static const char *const files[] = {"log", "first", "changed", "wrong",   "all",
+                                        "one", "two",   "both",    "refused", "given"};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_no_decision_is_refused),
+        cmocka_unit_test(another_run_takes_what_one_has_taken),
+        cmocka_unit_test(a_change_is_followed_from_its_number_on),
+        cmocka_unit_test(ranks_that_follow_other_files_are_refused),
+        cmocka_unit_test(a_call_that_was_not_posted_is_no_decision),
+        cmocka_unit_test(each_communicator_has_its_number),
+        /* This makes one, and those that are forked from here count it. */
+        cmocka_unit_test(a_log_that_cannot_be_written_fails_at_once),
+    };
+    int failed;
+
+    if (!mkdtemp(directory))
+        return 1;
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    for (size_t i = 0; i < SPR_ARRAY_LEN(files); i++)
+        (void)unlink(path_of(files[i]));
+    return rmdir(directory) != 0 || failed;
+}
