@@ -4,7 +4,7 @@
 # The installed library plus the hidden helpers of base/.
 tools_libs = libsparring.la base/libspr-base.la $(JANSSON_LIBS) $(spr_system_libs)
 
-dist_noinst_SCRIPTS = tools/setup tools/check tools/demo
+dist_noinst_SCRIPTS = tools/setup tools/check tools/demo tools/acceptance
 
 # A virtual machine with RDMA. The script finds vm/ and the programs in C beside itself, also through a link.
 dist_pkglibexec_SCRIPTS = tools/sparring-vm

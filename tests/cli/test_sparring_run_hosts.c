@@ -126,6 +126,39 @@ static void ranks_run_on_hosts_block_by_block(void **state)
     }
 }
 
+static void hosts_come_from_a_file(void **state)
+{
+    static const char *const wrong[] = {"a b",   "a slots=", "a slots=0",  "a slots=4 max=8",
+                                        "a,b",   "-a",       "a:x",        "a slots=4x",
+                                        "a:2:3", "a;b",      "a:2 slots=2"};
+    char line[256];
+
+    (void)state;
+    run_remote(0, "printf '# mine\\n\\na slots=2 # two\\r\\n  b:1\\n' >$D/hosts; "
+                  "$RUN --hostfile $D/hosts --rsh $R --tag -- sh -c 'echo $HOST $SPARRING_SIZE'");
+    assert_code(0);
+    assert_has(result.output, "[0] a 3\n");
+    assert_has(result.output, "[1] a 3\n");
+    assert_has(result.output, "[2] b 3\n");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        snprintf(line, sizeof line,
+                 "printf 'c\\n%s\\n' >$D/hosts; $RUN --hostfile $D/hosts --rsh $R -- true",
+                 wrong[i]);
+        run_remote(0, line);
+        assert_code(2);
+        assert_has(result.error, "h1 slots=4: line 2 is none");
+    }
+    run_remote(0, "echo '# nobody' >$D/hosts; $RUN --hostfile $D/hosts --rsh $R -- true");
+    assert_code(2);
+    assert_has(result.error, "there is none in it");
+    run_remote(0, "$RUN --hostfile $D/nothing --rsh $R -- true");
+    assert_code(2);
+    assert_has(result.error, "No such file or directory");
+    run_remote(0, "$RUN --hostfile $D --rsh $R -- true");
+    assert_code(2);
+    assert_has(result.error, "Is a directory");
+}
+
 static void remote_ranks_end_together(void **state)
 {
     (void)state;
@@ -157,6 +190,7 @@ int main(void)
         cmocka_unit_test(emulated_hosts_vanish_with_a_killed_job),
         cmocka_unit_test(emulation_without_privileges_says_what_is_needed),
         cmocka_unit_test(ranks_run_on_hosts_block_by_block),
+        cmocka_unit_test(hosts_come_from_a_file),
         cmocka_unit_test(remote_ranks_end_together),
     };
     shell_line_setup();

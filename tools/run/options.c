@@ -104,17 +104,29 @@ static const char *take_congestion(struct options *options, const char *value)
     return NULL;
 }
 
-static const char *take_hosts(struct options *options, const char *value)
+typedef const char *machines_parser(const char *value, struct machine **machines, size_t *count);
+
+static const char *take_machines(struct options *options, const char *value, machines_parser *parse)
 {
     struct machine *machines = NULL;
     size_t count = 0;
-    const char *wanted = parse_machines(value, &machines, &count);
+    const char *wanted = parse(value, &machines, &count);
     if (wanted != NULL)
         return wanted;
     machines_free(options->machines, options->machine_count);
     options->machines = machines;
     options->machine_count = count;
     return NULL;
+}
+
+static const char *take_hosts(struct options *options, const char *value)
+{
+    return take_machines(options, value, parse_machines);
+}
+
+static const char *take_host_file(struct options *options, const char *value)
+{
+    return take_machines(options, value, parse_host_file);
 }
 
 static const char *take_remote_shell(struct options *options, const char *value)
@@ -151,6 +163,7 @@ static const struct option_row rows[] = {
     {NULL, 0, NULL, NULL, "Other machines"},
     {"hosts", 0, "H1,H2:4,...", take_hosts,
      "start ranks there, block by block; :4 = up to four ranks"},
+    {"hostfile", 0, "FILE", take_host_file, "the same, a line for each host: H1:4 or H1 slots=4"},
     {"rsh", 0, "COMMAND", take_remote_shell,
      "how to run a command on a host [SPARRING_RSH, or\nssh -o BatchMode=yes]"},
     {NULL, 0, NULL, NULL, "About"},
@@ -194,7 +207,7 @@ static enum options_next check(struct options *options)
     if (options->ranks == 0)
         return wrong("how many ranks? -n N is missing", "");
     if (options->remote_shell != NULL && options->machine_count == 0)
-        return wrong("--rsh needs --hosts", "");
+        return wrong("--rsh needs --hosts or --hostfile", "");
     if (options->ranks_per_host > 0 && !emulated)
         return wrong("--ranks-per-host needs --emulate", "");
     if (options->congestion != NULL && !emulated)

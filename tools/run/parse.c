@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,6 +121,76 @@ const char *parse_machines(const char *text, struct machine **machines, size_t *
     }
     *machines = list;
     *count = entries;
+    return NULL;
+}
+
+/* Turns a line of a file of hosts, "NAME[:N]" or "NAME [slots=N]", into an entry of --hosts, in
+ * place. False: it is neither. */
+static bool rewrite_line(char *line)
+{
+    char *save = NULL;
+    const char *name = strtok_r(line, " \t\r\n", &save);
+    const char *slots = strtok_r(NULL, " \t\r\n", &save);
+    if (strchr(name, ',') != NULL || strtok_r(NULL, " \t\r\n", &save) != NULL ||
+        (slots != NULL && strncmp(slots, "slots=", 6) != 0))
+        return false;
+    size_t length = strlen(name);
+    memmove(line, name, length + 1);
+    if (slots != NULL) { /* there was room for a blank and "slots=" */
+        line[length] = ':';
+        memmove(line + length + 1, slots + 6, strlen(slots + 6) + 1);
+    }
+    return true;
+}
+
+/* Adds the entry to the list; NULL, or what was wrong. */
+static const char *add_machine(const char *entry, struct machine **list, size_t *count)
+{
+    struct machine *more = realloc(*list, (*count + 1) * sizeof *more);
+    if (more == NULL)
+        return "less (memory is short)";
+    *list = more;
+    more[*count] = (struct machine){0};
+    const char *wanted = parse_machine(entry, strlen(entry), &more[*count]);
+    *count += wanted == NULL;
+    return wanted;
+}
+
+const char *parse_host_file(const char *path, struct machine **machines, size_t *count)
+{
+    static char wrong[512];
+    struct machine *list = NULL;
+    size_t found = 0, room = 0;
+    char *line = NULL;
+    int number = 0;
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        snprintf(wrong, sizeof wrong, "a file of hosts (%s)", strerrordesc_np(errno));
+        return wrong;
+    }
+    *wrong = '\0';
+    while (*wrong == '\0' && getline(&line, &room, file) >= 0) {
+        number++;
+        line[strcspn(line, "#")] = '\0';
+        if (line[strspn(line, " \t\r\n")] == '\0')
+            continue;
+        if (!rewrite_line(line) || add_machine(line, &list, &found) != NULL)
+            snprintf(
+                wrong, sizeof wrong,
+                "a file of hosts, a line each, such as h1, h1:4 or h1 slots=4: line %d is none",
+                number);
+    }
+    if (*wrong == '\0' && (ferror(file) || found == 0))
+        snprintf(wrong, sizeof wrong, "a file of hosts (%s)",
+                 ferror(file) ? strerrordesc_np(errno) : "there is none in it");
+    fclose(file);
+    free(line);
+    if (*wrong != '\0') {
+        machines_free(list, found);
+        return wrong;
+    }
+    *machines = list;
+    *count = found;
     return NULL;
 }
 

@@ -16,6 +16,8 @@ const char *parse_seconds(const char *text, double *seconds);
 const char *parse_rates(const char *text, struct emulated_links *links);
 /* H1,H2:4,[fd00::1]:2 */
 const char *parse_machines(const char *text, struct machine **machines, size_t *count);
+/* A file with a line for each: H1, H2:4 or H2 slots=4; # begins a comment. */
+const char *parse_host_file(const char *path, struct machine **machines, size_t *count);
 void machines_free(struct machine *machines, size_t count);
 /* Gives `ranks` ranks to machines block by block (0: as many as there are slots).
  * Returns how many ranks were given, or 0 when there are not enough slots. */
