@@ -13,8 +13,6 @@
 
 enum { METHODS_MAX = 16, DUMP_STEPS_MAX = 64 };
 
-#define METHOD_TOPK_1 "topk:ratio=1%"
-
 typedef struct digits_options {
     uint64_t epochs, steps_per_epoch, batch, seed;
     double rate, momentum;

@@ -4,7 +4,8 @@
 # shellcheck source=tests/lint/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-lint_files '*.c' '*.h' '*.h.in' '*.py' '*.sh' tools/setup tools/check tools/demo .ci/run bench/compare bench/mpi-shell |
+lint_files '*.c' '*.h' '*.h.in' '*.py' '*.sh' tools/setup tools/check tools/demo tools/acceptance \
+    .ci/run bench/compare bench/mpi-shell |
     xargs perl -CSD -ne '
     chomp;
     (my $wide = $_) =~ s/\t/    /g;
