@@ -24,5 +24,6 @@ expect_code 1
 expect out 'SPARRING_EAGER'
 expect out '^FAILED: dense, all algorithms$'
 expect out '^FAILED: a rank is killed$'
+expect out '^acceptance: 0 passed, [0-9]+ failed, 0 skipped$'
 
 exit $failed

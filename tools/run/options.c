@@ -104,29 +104,33 @@ static const char *take_congestion(struct options *options, const char *value)
     return NULL;
 }
 
-typedef const char *machines_parser(const char *value, struct machine **machines, size_t *count);
-
-static const char *take_machines(struct options *options, const char *value, machines_parser *parse)
+static void replace_machines(struct options *options, struct machine *machines, size_t count)
 {
-    struct machine *machines = NULL;
-    size_t count = 0;
-    const char *wanted = parse(value, &machines, &count);
-    if (wanted != NULL)
-        return wanted;
     machines_free(options->machines, options->machine_count);
     options->machines = machines;
     options->machine_count = count;
-    return NULL;
 }
 
 static const char *take_hosts(struct options *options, const char *value)
 {
-    return take_machines(options, value, parse_machines);
+    struct machine *machines = NULL;
+    size_t count = 0;
+    const char *wanted = parse_machines(value, &machines, &count);
+    if (wanted != NULL)
+        return wanted;
+    replace_machines(options, machines, count);
+    return NULL;
 }
 
 static const char *take_host_file(struct options *options, const char *value)
 {
-    return take_machines(options, value, parse_host_file);
+    struct machine *machines = NULL;
+    size_t count = 0;
+    const char *wanted = parse_host_file(value, &machines, &count);
+    if (wanted != NULL)
+        return wanted;
+    replace_machines(options, machines, count);
+    return NULL;
 }
 
 static const char *take_remote_shell(struct options *options, const char *value)
@@ -193,14 +197,16 @@ static enum options_next check(struct options *options)
     bool emulated = options->links.count > 0;
     if (options->machine_count > 0) {
         if (emulated)
-            return wrong("--hosts and --emulate exclude each other", "");
+            return wrong("--hosts or --hostfile, and --emulate exclude each other", "");
         if (options->bind_to_cpu)
-            return wrong("--cpu-bind works on this machine only, not with --hosts", "");
+            return wrong("--cpu-bind works on this machine only, not with --hosts or --hostfile",
+                         "");
         if (options->restarts > 0)
-            return wrong("--restart works on this machine only, not with --hosts", "");
+            return wrong("--restart works on this machine only, not with --hosts or --hostfile",
+                         "");
         options->ranks = machines_fill(options->machines, options->machine_count, options->ranks);
         if (options->ranks == 0)
-            return wrong("--hosts has fewer places than -n asks for", "");
+            return wrong("the hosts have fewer places than -n asks for", "");
         if (options->ranks > 4096)
             return wrong("more than 4096 ranks", "");
     }

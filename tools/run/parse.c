@@ -146,14 +146,19 @@ static bool rewrite_line(char *line)
 /* Adds the entry to the list; NULL, or what was wrong. */
 static const char *add_machine(const char *entry, struct machine **list, size_t *count)
 {
+    struct machine one = {0};
+    const char *wanted = parse_machine(entry, strlen(entry), &one);
+    if (wanted != NULL)
+        return wanted;
     struct machine *more = realloc(*list, (*count + 1) * sizeof *more);
-    if (more == NULL)
+    if (more == NULL) {
+        free(one.name);
         return "less (memory is short)";
+    }
+    more[*count] = one;
     *list = more;
-    more[*count] = (struct machine){0};
-    const char *wanted = parse_machine(entry, strlen(entry), &more[*count]);
-    *count += wanted == NULL;
-    return wanted;
+    ++*count;
+    return NULL;
 }
 
 const char *parse_host_file(const char *path, struct machine **machines, size_t *count)
@@ -169,20 +174,22 @@ const char *parse_host_file(const char *path, struct machine **machines, size_t 
         return wrong;
     }
     *wrong = '\0';
-    while (*wrong == '\0' && getline(&line, &room, file) >= 0) {
+    ssize_t length;
+    while (*wrong == '\0' && (length = getline(&line, &room, file)) >= 0) {
+        bool is_text = strlen(line) == (size_t)length;
         number++;
         line[strcspn(line, "#")] = '\0';
-        if (line[strspn(line, " \t\r\n")] == '\0')
+        if (is_text && line[strspn(line, " \t\r\n")] == '\0')
             continue;
-        if (!rewrite_line(line) || add_machine(line, &list, &found) != NULL)
+        if (!is_text || !rewrite_line(line) || add_machine(line, &list, &found) != NULL)
             snprintf(
                 wrong, sizeof wrong,
                 "a file of hosts, a line each, such as h1, h1:4 or h1 slots=4: line %d is none",
                 number);
     }
-    if (*wrong == '\0' && (ferror(file) || found == 0))
+    if (*wrong == '\0' && (!feof(file) || found == 0))
         snprintf(wrong, sizeof wrong, "a file of hosts (%s)",
-                 ferror(file) ? strerrordesc_np(errno) : "there is none in it");
+                 feof(file) ? "there is none in it" : strerrordesc_np(errno));
     fclose(file);
     free(line);
     if (*wrong != '\0') {
