@@ -235,7 +235,7 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
     struct spr_codec_step step;
     spr_status status;
     size_t vector;
-    bool dense, exists;
+    bool dense;
 
     if (!comm || !codec || !gradient)
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1, "compressed allreduce: no %s",
@@ -250,11 +250,7 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
     spr_plan_of_codec(plan, comm, codec);
     dense = plan->collective == SPR_C_ALLREDUCE;
     vector = plan->count;
-    spr_comm_lock(comm);
-    exists =
-        spr_algorithm_exists(comm, plan, options ? options->algorithm : NULL, spr_thread_error());
-    spr_comm_unlock(comm);
-    if (!exists)
+    if (!spr_algorithm_exists(comm, plan, options ? options->algorithm : NULL, spr_thread_error()))
         return spr_thread_error()->status;
     plan->count = spr_codec_elements(codec);
     status = spr_check_finite(comm, plan, options, gradient);

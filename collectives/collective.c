@@ -8,7 +8,6 @@
 
 #include "base/fork.h"
 #include "base/log.h"
-#include "collectives/decisions.h"
 #include "collectives/dispute.h"
 #include "collectives/finite.h"
 #include "compress/codec.h"
@@ -264,7 +263,6 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
 {
     struct spr_descriptor descriptor;
     struct spr_past before; /* what has the operation's place among those that are remembered */
-    uint64_t decision = spr_decisions_next(comm);
     spr_request *rq;
     spr_status status;
 
@@ -274,6 +272,7 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
     if (!rq)
         return SPR_ERR_NOMEM;
     rq->plan = *plan;
+    rq->plan.operation = comm->next_operation;
     if (codec)
         spr_history_recall(&rq->plan, comm, codec);
     status = spr_halves_pack(rq);
@@ -317,7 +316,6 @@ undo_number:
     comm->past[rq->operation % SPR_PAST] = before;
     comm->next_operation--;
 undo:
-    spr_decisions_take_back(comm, decision);
     request_put(rq);
     update_urgent(comm, comm->channel.urgent);
     return status;

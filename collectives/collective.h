@@ -33,6 +33,7 @@ extern const char *const spr_collective_names[SPR_C_COUNT];
 /* What to do; the same on all ranks but for the pointers and the sparse list. */
 struct spr_plan {
     enum spr_collective collective;
+    uint32_t operation; /* its number, once it is posted */
     spr_dtype dtype;
     spr_op op;
     int root;     /* sendrecv: the shift */
@@ -79,10 +80,10 @@ struct spr_algorithm {
 };
 
 /* Chosen by name or, for NULL or "auto", by what is known. NULL: no such algorithm, *error says
- * which exist. Under the lock: what is chosen counts as a decision. */
+ * which exist. Under the lock: what is chosen is a decision. */
 const struct spr_algorithm *spr_algorithm_select(spr_comm *comm, const struct spr_plan *plan,
                                                  const char *name, struct spr_error *error);
-/* Would it find one? Under the lock. */
+/* Would it find one? */
 bool spr_algorithm_exists(const struct spr_comm *comm, const struct spr_plan *plan,
                           const char *name, struct spr_error *error);
 

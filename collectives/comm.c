@@ -231,7 +231,7 @@ void spr_comm_free(spr_comm *comm)
     spr_free(comm->ids);
     spr_free(comm->past);
     spr_free(comm->tried);
-    spr_decisions_close(comm);
+    spr_decisions_free(comm->decisions);
     spr_free(comm->loss.noted);
     spr_trace_free(comm->trace);
     spr_opt_free(spr_options_table, spr_options_count, &comm->options);

@@ -96,8 +96,9 @@ spr_status spr_comm_create(const spr_comm_options *user, spr_comm **out)
     struct spr_identity id = {0};
     struct spr_auth_key key = {0};
     spr_bootstrap boot = SPR_BOOTSTRAP_INIT;
+    struct spr_decisions *decisions = NULL;
     spr_comm *comm = NULL;
-    uint64_t deadline;
+    uint64_t deadline, decided;
     spr_status status;
 
     spr_error_clear(error);
@@ -109,11 +110,13 @@ spr_status spr_comm_create(const spr_comm_options *user, spr_comm **out)
     if (status)
         return status;
     status = spr_comm_load_options(user, &options, error);
+    if (status == SPR_OK)
+        status = spr_decisions_load(&options, &decisions, &decided, error);
     if (status)
         goto undo_options;
     deadline = spr_monotonic_ns() + spr_seconds_ns(options.init_timeout_s * spr_time_factor());
     key.epoch = 1;
-    key.config_hash = spr_comm_config_hash(&options);
+    key.config_hash = spr_comm_config_hash(&options, decided);
     status = spr_bootstrap_open(user, &options, deadline, &id, &key, &boot, error);
     if (status)
         goto undo_options;
@@ -123,6 +126,8 @@ spr_status spr_comm_create(const spr_comm_options *user, spr_comm **out)
         goto undo_boot;
     memset(&options, 0, sizeof options); /* moved */
     comm->key = key;
+    comm->decisions = decisions;
+    decisions = NULL;
     if (id.root[0])
         snprintf(comm->meet, sizeof comm->meet, "%s", id.root);
     else if (id.file[0])
@@ -136,9 +141,10 @@ spr_status spr_comm_create(const spr_comm_options *user, spr_comm **out)
     spr_comm_announce(comm);
     if (!strcmp(comm->options.model, "measure"))
         status = spr_comm_tune(comm);
+    if (status == SPR_OK)
+        status = spr_decisions_begin(comm, &boot, deadline, error);
     if (status)
         goto undo_boot;
-    spr_decisions_begin(comm);
     *out = comm;
 undo_boot:
     if (boot.close)
@@ -146,6 +152,7 @@ undo_boot:
     if (status)
         spr_comm_discard(comm);
 undo_options:
+    spr_decisions_free(decisions);
     spr_opt_free(spr_options_table, spr_options_count, &options);
     explicit_bzero(&key, sizeof key);
     if (status && !error->status)

@@ -17,8 +17,9 @@ spr_status spr_comm_load_options(const spr_comm_options *user, struct spr_option
                                  struct spr_error *error);
 /* A copy with its own strings. */
 spr_status spr_comm_copy_options(const struct spr_options *from, struct spr_options *to);
-/* Settings that decide what travels and when; they must be equal on all ranks. */
-uint64_t spr_comm_config_hash(const struct spr_options *o);
+/* Settings that decide what travels and when, which must be equal on all ranks. decisions:
+ * spr_decisions_hash(). */
+uint64_t spr_comm_config_hash(const struct spr_options *o, uint64_t decisions);
 
 /* What this rank tells the others: who and where it is, what it offers. */
 void spr_comm_describe(const spr_comm *comm, struct spr_peer_info *info);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/log.h"
 #include "base/rng.h"
@@ -17,22 +18,24 @@
 /* Kinds of calls whose last algorithm is remembered; of the one that was forgotten a line more is
  * written when it comes again, which says nothing new. */
 #define KINDS 1024
+#define MOST_WARNINGS 8
 
 struct decision {
-    uint64_t number;
+    uint64_t communicator, number;
     struct spr_kind kind;
     size_t place; /* of the algorithm, in the table */
 };
 
 struct spr_decisions {
-    uint64_t communicator, next;
-    bool begun;
+    uint64_t communicator;
+    uint32_t first; /* operation, which has number 0 */
+    bool begun, follows;
     FILE *log;             /* NULL: none */
-    struct decision *told; /* [KINDS] */
+    struct decision *told; /* [KINDS], on rank 0; NULL: nobody asks */
     size_t told_count, forgotten;
-    struct decision *given; /* to be followed, in the order of the file */
+    struct decision *given; /* what is in the file, in its order; not written to once begun */
     size_t given_count;
-    bool warned;
+    int warnings;
 };
 
 /* Reading -----------------------------------------------------------------------------------------
@@ -49,13 +52,13 @@ static bool take_number(char **at, uint64_t *value)
 }
 
 /* A line without its end and its comment. */
-static bool parse(char *line, uint64_t *communicator, struct decision *d)
+static bool parse(char *line, struct decision *d)
 {
     const char *at;
     int place;
 
     line += strspn(line, " \t");
-    if (!take_number(&line, communicator) || !take_number(&line, &d->number))
+    if (!take_number(&line, &d->communicator) || !take_number(&line, &d->number))
         return false;
     at = line;
     if (!spr_kind_take(&at, &d->kind) || !spr_text_take(&at, "="))
@@ -65,11 +68,16 @@ static bool parse(char *line, uint64_t *communicator, struct decision *d)
     return place >= 0;
 }
 
-/* To the next line that says something, cut to what it says; false: there is none. */
-static bool next_line(FILE *file, char **line, size_t *room, int *number)
+/* To the next line that says something, cut to what it says; false: there is none. All that is
+ * read goes into *hash. */
+static bool next_line(FILE *file, char **line, size_t *room, int *number, uint64_t *hash)
 {
-    while (getline(line, room, file) >= 0) {
+    ssize_t length;
+
+    while ((length = getline(line, room, file)) >= 0) {
         size_t n = strcspn(*line, "#\r\n");
+        for (ssize_t i = 0; i < length; i++)
+            *hash = spr_rng_u64(*hash, (uint64_t)(unsigned char)(*line)[i]);
         ++*number;
         while (n > 0 && isspace((unsigned char)(*line)[n - 1]))
             n--;
@@ -80,152 +88,201 @@ static bool next_line(FILE *file, char **line, size_t *room, int *number)
     return false;
 }
 
-static bool append(struct spr_decisions *d, const struct decision *one)
+static bool append(struct spr_decisions *d, const struct decision *one, size_t *room)
 {
-    struct decision *more =
-        spr_realloc(d->given, (d->given_count + 1) * sizeof *d->given); /* seldom, at the start */
-
-    if (!more)
-        return false;
-    d->given = more;
+    if (d->given_count == *room) {
+        size_t more = 2 * *room + 64;
+        struct decision *given = spr_realloc(d->given, more * sizeof *given);
+        if (!given)
+            return false;
+        d->given = given;
+        *room = more;
+    }
     d->given[d->given_count++] = *one;
     return true;
 }
 
-/* All lines of the file; those of this communicator into *d, unless that is NULL. */
-static spr_status read_all(const char *path, struct spr_decisions *d, struct spr_error *error)
+static spr_status read_lines(FILE *file, const char *path, struct spr_decisions *d, uint64_t *hash,
+                             struct spr_error *error)
 {
-    FILE *file = fopen(path, "re");
+    size_t room = 0, given_room = 0;
     spr_status status = SPR_OK;
     char *line = NULL;
-    size_t room = 0;
     int number = 0;
 
-    if (!file)
-        return spr_error_errno(error, SPR_ERR_INVALID, -1, errno, "SPARRING_DECISIONS=%s", path);
-    while (status == SPR_OK && next_line(file, &line, &room, &number)) {
-        uint64_t communicator;
+    while (status == SPR_OK && next_line(file, &line, &room, &number, hash)) {
         struct decision one = {0};
-        if (!parse(line, &communicator, &one))
+        if (!parse(line, &one))
             status = spr_error_set(error, SPR_ERR_INVALID, -1,
                                    "SPARRING_DECISIONS: %s:%d: '%.160s' is no decision such as "
                                    "0 7 allreduce:8/4:1024x4=flat; SPARRING_DECISIONS_LOG "
                                    "writes them",
                                    path, number, line);
-        else if (d && communicator == d->communicator && !append(d, &one))
+        else if (!append(d, &one, &given_room))
             status = SPR_ERR_NOMEM;
     }
-    if (status == SPR_OK && ferror(file))
+    if (status == SPR_OK && !feof(file))
         status = spr_error_errno(error, SPR_ERR_INVALID, -1, errno, "SPARRING_DECISIONS=%s", path);
-    fclose(file);
     free(line);
     return status;
 }
 
-spr_status spr_decisions_check_option(const char *path, struct spr_error *error)
+/* It is read once: what is in it may change, and a pipe has it once. */
+static spr_status read_all(const char *path, struct spr_decisions *d, uint64_t *hash,
+                           struct spr_error *error)
 {
-    return *path ? read_all(path, NULL, error) : SPR_OK;
+    FILE *file = fopen(path, "re");
+    spr_status status;
+
+    *hash = 1;
+    if (!file)
+        return spr_error_errno(error, SPR_ERR_INVALID, -1, errno, "SPARRING_DECISIONS=%s", path);
+    d->follows = true;
+    status = read_lines(file, path, d, hash, error);
+    fclose(file);
+    return status;
 }
 
-uint64_t spr_decisions_hash(const char *path)
+/* Rank 0 would empty what others still read. */
+static bool are_one_file(const char *a, const char *b)
 {
-    FILE *file = path && *path ? fopen(path, "re") : NULL;
-    uint64_t h = file ? 1 : 0;
+    struct stat of_a, of_b;
 
-    for (int c; file && (c = getc(file)) != EOF;)
-        h = spr_rng_u64(h, (uint64_t)c);
-    if (file)
-        fclose(file);
-    return h;
+    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+           of_a.st_ino == of_b.st_ino;
+}
+
+static bool is_given(const char *path) { return path && *path; }
+
+spr_status spr_decisions_load(const struct spr_options *options, struct spr_decisions **decisions,
+                              uint64_t *hash, struct spr_error *error)
+{
+    const char *path = options->decisions, *log = options->decisions_log;
+    struct spr_decisions *d = *decisions = spr_calloc(1, sizeof *d);
+
+    *hash = 0;
+    if (!d)
+        return SPR_ERR_NOMEM;
+    if (!is_given(path))
+        return SPR_OK;
+    if (is_given(log) && are_one_file(path, log))
+        return spr_error_set(error, SPR_ERR_INVALID, -1,
+                             "SPARRING_DECISIONS_LOG=%s is the file that is followed: it needs "
+                             "another one",
+                             log);
+    return read_all(path, d, hash, error);
+}
+
+uint64_t spr_decisions_hash(const struct spr_options *options)
+{
+    struct spr_error ignored = {0};
+    struct spr_decisions *d;
+    uint64_t hash;
+
+    (void)spr_decisions_load(options, &d, &hash, &ignored);
+    spr_decisions_free(d);
+    return hash;
 }
 
 /* Life --------------------------------------------------------------------------------------------
  */
 
-/* The first communicator of a process begins the file anew. */
-static spr_status open_log(struct spr_decisions *d, const char *path, struct spr_error *error)
+static FILE *open_log(const char *path)
 {
-    d->told = spr_calloc(KINDS, sizeof *d->told);
-    if (!d->told)
-        return SPR_ERR_NOMEM;
-    d->log = fopen(path, d->communicator == 0 ? "we" : "ae");
-    if (!d->log)
-        return spr_error_errno(error, SPR_ERR_SYSTEM, -1, errno, "SPARRING_DECISIONS_LOG=%s", path);
-    if (d->communicator == 0)
-        fprintf(d->log, "# Decisions of sparring %s: COMMUNICATOR DECISION KIND=ALGORITHM\n",
+    static _Atomic bool begun; /* by this process, whichever communicator it was for */
+    FILE *file;
+
+    if (!atomic_exchange(&begun, true) && (file = fopen(path, "we"))) {
+        fprintf(file, "# Decisions of sparring %s: COMMUNICATOR OPERATION KIND=ALGORITHM\n",
                 spr_version());
-    return SPR_OK;
+        fclose(file);
+    }
+    return fopen(path, "ae");
 }
 
 spr_status spr_decisions_open(struct spr_comm *comm, struct spr_error *error)
 {
-    static _Atomic uint64_t made;
-    const char *path = comm->options.decisions, *log = comm->options.decisions_log;
-    struct spr_decisions *d = spr_calloc(1, sizeof *d);
-    spr_status status = SPR_OK;
+    struct spr_decisions *d = comm->decisions;
+    const char *log = comm->options.decisions_log;
 
-    if (!d)
+    if (comm->rank != 0 || (!is_given(log) && !d->follows))
+        return SPR_OK;
+    d->told = spr_calloc(KINDS, sizeof *d->told);
+    if (!d->told)
         return SPR_ERR_NOMEM;
-    comm->decisions = d;
-    d->communicator = atomic_fetch_add_explicit(&made, 1, memory_order_relaxed);
-    if (path && *path)
-        status = read_all(path, d, error);
-    if (status == SPR_OK && log && *log && comm->rank == 0)
-        status = open_log(d, log, error);
+    if (is_given(log) && !(d->log = open_log(log)))
+        return spr_error_errno(error, SPR_ERR_SYSTEM, -1, errno, "SPARRING_DECISIONS_LOG=%s", log);
+    return SPR_OK;
+}
+
+/* Processes may have made other numbers of communicators before: that of rank 0 counts. */
+static spr_status agree(struct spr_comm *comm, spr_bootstrap *boot, uint64_t deadline_ns,
+                        struct spr_error *error)
+{
+    struct spr_decisions *d = comm->decisions;
+    uint64_t *all = spr_calloc((size_t)comm->size, sizeof *all);
+    spr_status status = SPR_ERR_NOMEM;
+
+    if (all)
+        status =
+            spr_bootstrap_allgather(boot, &d->communicator, all, sizeof *all, deadline_ns, error);
+    if (status == SPR_OK)
+        d->communicator = all[0];
+    spr_free(all);
     return status;
 }
 
-void spr_decisions_close(struct spr_comm *comm)
+spr_status spr_decisions_begin(struct spr_comm *comm, spr_bootstrap *boot, uint64_t deadline_ns,
+                               struct spr_error *error)
 {
+    static _Atomic uint64_t made;
     struct spr_decisions *d = comm->decisions;
+    spr_status status = SPR_OK;
 
+    d->communicator = atomic_fetch_add_explicit(&made, 1, memory_order_relaxed);
+    if (d->follows && comm->size > 1)
+        status = agree(comm, boot, deadline_ns, error);
+    d->first = comm->next_operation;
+    d->begun = status == SPR_OK;
+    return status;
+}
+
+void spr_decisions_free(struct spr_decisions *d)
+{
     if (!d)
         return;
-    if (d->log && fclose(d->log) != 0)
-        spr_warn(SPR_SUB_COLL, "SPARRING_DECISIONS_LOG=%s: %s", comm->options.decisions_log,
-                 strerrordesc_np(errno));
+    if (d->log)
+        fclose(d->log);
     spr_free(d->told);
     spr_free(d->given);
     spr_free(d);
-    comm->decisions = NULL;
 }
 
 /* Use ---------------------------------------------------------------------------------------------
  */
 
-void spr_decisions_begin(struct spr_comm *comm) { comm->decisions->begun = true; }
+static uint64_t number_of(const struct spr_decisions *d, const struct spr_plan *plan)
+{
+    return (uint32_t)(plan->operation - d->first);
+}
 
 int spr_decisions_recall(const struct spr_comm *comm, const struct spr_plan *plan)
 {
-    struct spr_decisions *d = comm->decisions;
+    const struct spr_decisions *d = comm->decisions;
     struct spr_kind kind;
-    char text[SPR_KIND_BYTES];
+    uint64_t number;
 
     if (!d || !d->begun || d->given_count == 0)
         return -1;
     kind = spr_kind_of(comm, plan);
-    for (size_t i = d->given_count; i-- > 0;)
-        if (d->given[i].number <= d->next && spr_kind_near(&d->given[i].kind, &kind, 0))
-            return (int)d->given[i].place;
-    if (!d->warned && comm->rank == 0)
-        spr_warn(SPR_SUB_COLL,
-                 "SPARRING_DECISIONS: %s has none for %s, number %" PRIu64
-                 " of communicator %" PRIu64 ": chosen anew, as are others that it does not have",
-                 comm->options.decisions, spr_kind_print(&kind, text, sizeof text), d->next,
-                 d->communicator);
-    d->warned = true;
+    number = number_of(d, plan);
+    for (size_t i = d->given_count; i-- > 0;) {
+        const struct decision *one = &d->given[i];
+        if (one->communicator == d->communicator && one->number <= number &&
+            spr_kind_near(&one->kind, &kind, 0))
+            return (int)one->place;
+    }
     return -1;
-}
-
-uint64_t spr_decisions_next(const struct spr_comm *comm)
-{
-    return comm->decisions ? comm->decisions->next : 0;
-}
-
-void spr_decisions_take_back(struct spr_comm *comm, uint64_t next)
-{
-    if (comm->decisions)
-        comm->decisions->next = next;
 }
 
 /* Where the last algorithm of this kind is, or is to be, remembered. */
@@ -239,23 +296,41 @@ static struct decision *remembered(struct spr_decisions *d, const struct spr_kin
     return &d->told[d->forgotten++ % KINDS];
 }
 
+static void write_line(struct spr_decisions *d, const struct decision *now, const char *kind,
+                       const char *by)
+{
+    fprintf(d->log, "%" PRIu64 " %" PRIu64 " %s=%s # %s\n", now->communicator, now->number, kind,
+            spr_algorithm_at(now->place)->name, by);
+    fflush(d->log);
+    if (!ferror(d->log))
+        return;
+    spr_warn(SPR_SUB_COLL, "SPARRING_DECISIONS_LOG cannot be written any more, and ends here: %s",
+             strerrordesc_np(errno));
+    fclose(d->log);
+    d->log = NULL;
+}
+
 void spr_decisions_note(struct spr_comm *comm, const struct spr_plan *plan, size_t place,
                         const char *by)
 {
     struct spr_decisions *d = comm->decisions;
-    char text[SPR_KIND_BYTES];
+    char kind[SPR_KIND_BYTES];
     struct decision now, *last;
 
-    if (!d || !d->begun)
+    if (!d || !d->begun || !d->told)
         return;
-    now = (struct decision){d->next++, spr_kind_of(comm, plan), place};
-    if (!d->log)
-        return;
+    now = (struct decision){d->communicator, number_of(d, plan), spr_kind_of(comm, plan), place};
     last = remembered(d, &now.kind);
     if (last->kind.ranks && spr_kind_near(&last->kind, &now.kind, 0) && last->place == place)
         return;
     *last = now;
-    fprintf(d->log, "%" PRIu64 " %" PRIu64 " %s=%s # %s\n", d->communicator, now.number,
-            spr_kind_print(&now.kind, text, sizeof text), spr_algorithm_at(place)->name, by);
-    fflush(d->log);
+    spr_kind_print(&now.kind, kind, sizeof kind);
+    if (d->follows && strcmp(by, "file") != 0 && d->warnings++ < MOST_WARNINGS)
+        spr_warn(SPR_SUB_COLL,
+                 "SPARRING_DECISIONS=%s has nothing usable for %s, operation %" PRIu64
+                 " of communicator %" PRIu64 ": %s take %s",
+                 comm->options.decisions, kind, now.number, now.communicator, by,
+                 spr_algorithm_at(place)->name);
+    if (d->log)
+        write_line(d, &now, kind, by);
 }

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Decisions: which algorithm `auto` took, as a file that another run can follow, so that it sends
- * the same messages and has the same bits although its model measures other times. Only news are
- * written: a kind of call that had not been met, or one that goes by another algorithm from now on.
+ * Decisions: which algorithm `auto` took, as a file that another run can follow, so that it has the
+ * same bits although its model measures other times. Only news are written: a kind of call that had
+ * not been met, or one that goes by another algorithm from now on.
  *
- *   COMMUNICATOR DECISION KIND=ALGORITHM   # by whom
+ *   COMMUNICATOR OPERATION KIND=ALGORITHM  # by whom
  *   0 0 allreduce:8/4:1024x4=flat          # rules
  *   0 7 allreduce:8/4:1024x4=hierarchical  # model
  *
- * COMMUNICATOR: how many spr_comm_create() had made in that process before; those made of others,
- * by shrinking, growing or splitting, are not among them. DECISION: how many choices it had made
- * before; a call that names its algorithm is none. KIND: see collectives/kind.h.
+ * COMMUNICATOR: how many spr_comm_create() had made in the process of rank 0 before; those made of
+ * others, by shrinking, growing or splitting, are not among them. OPERATION: of that communicator,
+ * from 0 on; those by which the library measures before it is the caller's do not count. It is the
+ * same on all ranks whenever an algorithm is chosen, which may be in mid-course, while ranks are at
+ * different places (a codec's second round). KIND: see collectives/kind.h; it tells no types of
+ * equal length apart.
  */
 #ifndef SPR_COLLECTIVES_DECISIONS_H
 #define SPR_COLLECTIVES_DECISIONS_H
@@ -19,32 +22,31 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "transport/bootstrap/bootstrap.h"
+#include "transport/options.h"
 
 struct spr_comm;
 struct spr_plan;
-struct spr_decisions; /* of one communicator, used under its lock */
+struct spr_decisions; /* of one communicator of spr_comm_create() */
 
-/* Is this a value of SPARRING_DECISIONS: "", or a file of decisions? INVALID, with the line. */
-spr_status spr_decisions_check_option(const char *path, struct spr_error *error);
-/* Of what is in it, all of which has to be equal on all ranks; 0: "". */
-uint64_t spr_decisions_hash(const char *path);
+/* Read options->decisions, if it is given; *hash, of what is in it, has to be equal on all ranks.
+ * INVALID, with the line. *decisions is to be freed in any case. */
+spr_status spr_decisions_load(const struct spr_options *options, struct spr_decisions **decisions,
+                              uint64_t *hash, struct spr_error *error);
+/* Only that hash; 0: nothing is given. */
+uint64_t spr_decisions_hash(const struct spr_options *options);
+void spr_decisions_free(struct spr_decisions *d);
 
-/* Get ready to follow options.decisions, and on rank 0 to write options.decisions_log, for a
- * communicator of spr_comm_create(). SYSTEM: it cannot be written. */
+/* For comm->decisions, on all ranks. open(): rank 0 can write options.decisions_log from now on;
+ * SYSTEM: it cannot. begin(): the next operation is the first one. */
 spr_status spr_decisions_open(struct spr_comm *comm, struct spr_error *error);
-/* From now on; what the library calls before, to measure, is no decision. */
-void spr_decisions_begin(struct spr_comm *comm);
-void spr_decisions_close(struct spr_comm *comm);
+spr_status spr_decisions_begin(struct spr_comm *comm, spr_bootstrap *boot, uint64_t deadline_ns,
+                               struct spr_error *error);
 
-/* Place in the table of the algorithm that is to be followed for this call, the next one; -1: there
- * is none. */
+/* Place in the table of the algorithm that is to be followed for this call; -1: there is none. */
 int spr_decisions_recall(const struct spr_comm *comm, const struct spr_plan *plan);
-/* It has been chosen. */
+/* It has been chosen. Under the lock. */
 void spr_decisions_note(struct spr_comm *comm, const struct spr_plan *plan, size_t place,
                         const char *by);
-/* The number of the next one; and: those from `next` on were for nothing, since their call failed
- * before it was posted. */
-uint64_t spr_decisions_next(const struct spr_comm *comm);
-void spr_decisions_take_back(struct spr_comm *comm, uint64_t next);
 
 #endif

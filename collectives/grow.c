@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/util.h"
 #include "collectives/create.h"
+#include "collectives/decisions.h"
 #include "collectives/membership.h"
 #include "transport/bootstrap/secret.h"
 
@@ -100,7 +101,7 @@ static spr_status join(struct spr_growth *g, struct spr_options *options, struct
         status = spr_meeting_place(o->meet, o->create, "", place, g->error);
     if (status)
         return status;
-    key->config_hash = spr_comm_config_hash(options);
+    key->config_hash = spr_comm_config_hash(options, spr_decisions_hash(options));
     deadline =
         spr_monotonic_ns() + spr_seconds_ns(spr_growth_wait_s(g, options) * spr_time_factor());
     status = spr_meeting_join(place, key, key->secret_bytes == 0 && !options->insecure, deadline,

@@ -240,13 +240,16 @@ static const struct spr_algorithm *choose(const struct spr_comm *comm, const str
 size_t spr_algorithm_candidates(const struct spr_comm *comm, const struct spr_plan *plan,
                                 struct spr_candidate *candidates)
 {
-    const char *by;
-    const struct spr_algorithm *chosen = choose(comm, plan, &by);
+    struct spr_plan next = *plan;
+    const struct spr_algorithm *chosen;
     const struct spr_tried *tried = spr_tried_find(comm, plan);
     bool known = is_known(comm, plan);
     struct spr_estimate e;
+    const char *by;
     size_t n = 0;
 
+    next.operation = comm->next_operation;
+    chosen = choose(comm, &next, &by);
     if (known)
         e = spr_estimate_of(comm, plan);
     for (size_t i = 0; i < SPR_ARRAY_LEN(table) && n < SPR_CANDIDATES; i++) {

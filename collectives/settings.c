@@ -6,7 +6,6 @@
 
 #include "base/rng.h"
 #include "collectives/create.h"
-#include "collectives/decisions.h"
 #include "collectives/trials.h"
 #include "compress/zstd.h"
 
@@ -35,8 +34,6 @@ spr_status spr_comm_load_options(const spr_comm_options *user, struct spr_option
         status = spr_model_check_option(o->model, error);
     if (status == SPR_OK)
         status = spr_trials_check_option(o->trials, error);
-    if (status == SPR_OK)
-        status = spr_decisions_check_option(o->decisions, error);
     if (status == SPR_OK && o->zstd > 0 && !spr_zstd_is_built_in())
         status = spr_error_set(error, SPR_ERR_UNSUPPORTED, -1,
                                "SPARRING_ZSTD=%d: built without libzstd; unset it, or build with "
@@ -76,7 +73,7 @@ spr_status spr_comm_copy_options(const struct spr_options *from, struct spr_opti
     return status;
 }
 
-uint64_t spr_comm_config_hash(const struct spr_options *o)
+uint64_t spr_comm_config_hash(const struct spr_options *o, uint64_t decisions)
 {
     const uint64_t fields[] = {SPR_FRAME_VERSION, SPR_FRAME_MAX_PAYLOAD,    o->eager_bytes,
                                o->eager_window,   (uint64_t)o->determinism, (uint64_t)o->indices,
@@ -90,6 +87,5 @@ uint64_t spr_comm_config_hash(const struct spr_options *o)
     h = spr_rng_u64(h, 0); /* between the two */
     for (const char *c = o->trials; c && *c; c++)
         h = spr_rng_u64(h, (uint64_t)*c);
-    h = spr_rng_u64(h, spr_decisions_hash(o->decisions));
-    return h;
+    return spr_rng_u64(h, decisions);
 }

@@ -59,8 +59,9 @@ bool spr_tried_parse(const char *word, struct spr_tried *t)
     int place;
 
     *t = (struct spr_tried){0};
-    if (!spr_kind_take(&word, &t->kind) || !spr_text_take(&word, "="))
-        return false;
+    if (!spr_kind_take(&word, &t->kind) || !spr_text_take(&word, "=") ||
+        (t->kind.collective != SPR_C_ALLREDUCE && t->kind.collective != SPR_C_SPARSE_ALLREDUCE))
+        return false; /* those that are tried */
     end = strchr(word, '@');
     if (!end || end - word >= (ptrdiff_t)sizeof name)
         return false;

@@ -86,7 +86,7 @@ static void sum(spr_comm *comm, size_t n, const char *algorithm)
         RANK_CHECK(vector[i] == RANKS * (RANKS + 1) / 2);
 }
 
-/* Decisions 0 .. 9, and calls that are none between them. */
+/* Operations 0 .. 13, some of which name their algorithm. */
 static void run_steps(struct job *job, int rank, spr_comm *comm)
 {
     static float gradient[LONG];
@@ -143,15 +143,15 @@ static void another_run_takes_what_one_has_taken(void **state)
     (void)state;
     first = log_of((struct setting[]){{"SPARRING_TRIALS", trials}}, 1);
     assert_string_equal(first, "0 0 allreduce:3/1:500x4=tree # trials\n"
-                               "0 4 allreduce:3/1:30000x4=halving # trials\n"
-                               "0 5 barrier:3/1:0x4=dissemination # rules\n"
-                               "0 6 sparse_allreduce:3/1:30000x4:300:fp16/fp16=ring # trials\n");
+                               "0 8 allreduce:3/1:30000x4=halving # trials\n"
+                               "0 9 barrier:3/1:0x4=dissemination # rules\n"
+                               "0 10 sparse_allreduce:3/1:30000x4:300:fp16/fp16=ring # trials\n");
     assert_int_equal(rename(path_of("log"), path_of("first")), 0);
     assert_string_equal(log_of((struct setting[]){{"SPARRING_DECISIONS", path_of("first")}}, 1),
                         "0 0 allreduce:3/1:500x4=tree # file\n"
-                        "0 4 allreduce:3/1:30000x4=halving # file\n"
-                        "0 5 barrier:3/1:0x4=dissemination # file\n"
-                        "0 6 sparse_allreduce:3/1:30000x4:300:fp16/fp16=ring # file\n");
+                        "0 8 allreduce:3/1:30000x4=halving # file\n"
+                        "0 9 barrier:3/1:0x4=dissemination # file\n"
+                        "0 10 sparse_allreduce:3/1:30000x4:300:fp16/fp16=ring # file\n");
 }
 
 /* In mid-course; for other ranks, an algorithm that cannot do it, and one communicator too many:
@@ -162,24 +162,24 @@ static void a_change_is_followed_from_its_number_on(void **state)
         write_file("changed", "# by hand\n\n"
                               "0 0 allreduce:3/1:500x4=tree\r\n"
                               "0 2 allreduce:3/1:500x4=doubling # model\n"
-                              "0 3 allreduce:3/1:500x4=tree\n"
+                              "0 4 allreduce:3/1:500x4=tree\n"
                               "1 0 allreduce:3/1:30000x4=tree\n"
                               "0 0 allreduce:4/1:30000x4=tree\n"
-                              "0 5 barrier:3/1:0x4=dissemination\n"
-                              "0 6 sparse_allreduce:3/1:30000x4:300:fp16/fp16=dense\n"
-                              "  0 8 sparse_allreduce:3/1:30000x4:300:fp16/fp16=hosts");
+                              "0 9 barrier:3/1:0x4=dissemination\n"
+                              "0 10 sparse_allreduce:3/1:30000x4:300:fp16/fp16=dense\n"
+                              "  0 11 sparse_allreduce:3/1:30000x4:300:fp16/fp16=hosts");
 
     (void)state;
     (void)unlink(path_of("log"));
     assert_string_equal(log_of((struct setting[]){{"SPARRING_DECISIONS", path}}, 1),
                         "0 0 allreduce:3/1:500x4=tree # file\n"
                         "0 2 allreduce:3/1:500x4=doubling # file\n"
-                        "0 3 allreduce:3/1:500x4=tree # file\n"
-                        "0 4 allreduce:3/1:30000x4=direct # rules\n"
-                        "0 5 barrier:3/1:0x4=dissemination # file\n"
-                        "0 6 sparse_allreduce:3/1:30000x4:300:fp16/fp16=dense # file\n"
-                        "0 7 allreduce:3/1:30000x4:fp16/fp16=direct # rules\n"
-                        "0 8 sparse_allreduce:3/1:30000x4:300:fp16/fp16=hosts # file\n");
+                        "0 4 allreduce:3/1:500x4=tree # file\n"
+                        "0 8 allreduce:3/1:30000x4=direct # rules\n"
+                        "0 9 barrier:3/1:0x4=dissemination # file\n"
+                        "0 10 sparse_allreduce:3/1:30000x4:300:fp16/fp16=dense # file\n"
+                        "0 10 allreduce:3/1:30000x4:fp16/fp16=direct # rules\n"
+                        "0 11 sparse_allreduce:3/1:30000x4:300:fp16/fp16=hosts # file\n");
 }
 
 static void expect_refusal(const char *with, const char *name, const char *text)
@@ -283,15 +283,97 @@ static void a_call_that_was_not_posted_is_no_decision(void **state)
     settings[0] = (struct setting){"SPARRING_DECISIONS_LOG", path_of("refused")};
     settings[1] = (struct setting){
         "SPARRING_DECISIONS", write_file("given", "0 0 sparse_allreduce:3/1:30000x4=dense\n"
-                                                  "0 1 allreduce:3/1:30000x4=tree\n"
-                                                  "0 3 sparse_allreduce:3/1:30000x4=ring\n"
-                                                  "0 4 sparse_allreduce:3/1:30000x4=doubling\n")};
+                                                  "0 0 allreduce:3/1:30000x4=tree\n"
+                                                  "0 2 sparse_allreduce:3/1:30000x4=doubling\n")};
     job_start(&job, RANKS, "auto", run_refused, NULL);
     job_expect_success(&job, SECONDS);
     assert_string_equal(read_log("refused", text, sizeof text),
                         "0 0 sparse_allreduce:3/1:30000x4=dense # file\n"
-                        "0 1 allreduce:3/1:30000x4=tree # file\n"
-                        "0 4 sparse_allreduce:3/1:30000x4=doubling # file\n");
+                        "0 0 allreduce:3/1:30000x4=tree # file\n"
+                        "0 2 sparse_allreduce:3/1:30000x4=doubling # file\n");
+}
+
+/* Their second rounds are posted whenever the first are over, on each rank in another order. */
+static void run_at_once(struct job *job, int rank, spr_comm *comm)
+{
+    enum { BUCKETS = 8, ROWS = 60, COLUMNS = 50, EACH = ROWS * COLUMNS };
+    static float gradient[BUCKETS][EACH];
+    const spr_layout layout = {1, "w", 0, ROWS, COLUMNS};
+    spr_codec *codec[BUCKETS];
+    spr_request *request[BUCKETS];
+
+    (void)job;
+    for (int b = 0; b < BUCKETS; b++)
+        RANK_CHECK(spr_codec_create("powersgd:rank=2", &layout, 1, &codec[b]) == SPR_OK);
+    for (int step = 0; step < 5; step++) {
+        for (int b = 0; b < BUCKETS; b++) {
+            for (int i = 0; i < EACH; i++)
+                gradient[b][i] = (float)((i * 31 + b * rank) % 17 - 8);
+            RANK_CHECK(spr_icompressed_allreduce(comm, codec[b], gradient[b], SPR_SUM, NULL,
+                                                 &request[b]) == SPR_OK);
+            if ((b + step) % RANKS == rank)
+                job_pause_ms(3);
+        }
+        for (int b = 0; b < BUCKETS; b++)
+            RANK_CHECK(spr_wait(&request[b], -1.0) == SPR_OK);
+    }
+    for (int b = 0; b < BUCKETS; b++)
+        spr_codec_destroy(codec[b]);
+}
+
+static void run_with(const char *name, const char *value,
+                     void (*run_rank)(struct job *job, int rank, spr_comm *comm))
+{
+    struct job job;
+
+    settings[0] = (struct setting){name, value};
+    settings[1] = (struct setting){0};
+    job_start(&job, RANKS, "auto", run_rank, NULL);
+    job_expect_success(&job, SECONDS);
+}
+
+static void second_rounds_are_numbered_alike_on_all_ranks(void **state)
+{
+    static const char *const algorithms[] = {"flat", "direct", "tree"};
+    char met[1024], line[128];
+    const char *path = path_of("turns");
+    FILE *file;
+
+    (void)state;
+    run_with("SPARRING_DECISIONS_LOG", path_of("met"), run_at_once);
+    read_log("met", met, sizeof met);
+    file = fopen(path, "we");
+    assert_non_null(file);
+    for (char *at = met; *at; at += strcspn(at, "\n"), at += *at != '\0') {
+        assert_int_equal(sscanf(at, "0 %*u %127[^=]", line), 1);
+        for (int n = 0; n < 40; n++)
+            fprintf(file, "0 %d %s=%s\n", n, line, algorithms[n % 3]);
+    }
+    assert_int_equal(fclose(file), 0);
+    run_with("SPARRING_DECISIONS", path, run_at_once);
+}
+
+static void the_file_that_is_followed_is_not_written(void **state)
+{
+    spr_comm_options options = SPR_COMM_OPTIONS_INIT;
+    spr_comm *comm = NULL;
+    const char *path = write_file("same", "0 0 allreduce:3/1:500x4=tree\n");
+    char text[64] = "";
+    FILE *file;
+
+    (void)state;
+    options.size = 1;
+    setenv("SPARRING_DECISIONS", path, 1);
+    setenv("SPARRING_DECISIONS_LOG", path, 1);
+    assert_int_equal(spr_comm_create(&options, &comm), SPR_ERR_INVALID);
+    assert_non_null(strstr(spr_last_error(NULL), "is the file that is followed"));
+    unsetenv("SPARRING_DECISIONS");
+    unsetenv("SPARRING_DECISIONS_LOG");
+    file = fopen(path, "re");
+    assert_non_null(file);
+    assert_non_null(fgets(text, sizeof text, file));
+    fclose(file);
+    assert_string_equal(text, "0 0 allreduce:3/1:500x4=tree\n");
 }
 
 /* Of several communicators of a process each has its number; the first begins the file anew. */
@@ -336,13 +418,16 @@ static void each_communicator_has_its_number(void **state)
 int main(void)
 {
     static const char *const files[] = {"log", "first", "changed", "wrong",   "all",
-                                        "one", "two",   "both",    "refused", "given"};
+                                        "one", "two",   "both",    "refused", "given",
+                                        "met", "turns", "same"};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_no_decision_is_refused),
         cmocka_unit_test(another_run_takes_what_one_has_taken),
         cmocka_unit_test(a_change_is_followed_from_its_number_on),
         cmocka_unit_test(ranks_that_follow_other_files_are_refused),
         cmocka_unit_test(a_call_that_was_not_posted_is_no_decision),
+        cmocka_unit_test(second_rounds_are_numbered_alike_on_all_ranks),
+        cmocka_unit_test(the_file_that_is_followed_is_not_written),
         cmocka_unit_test(each_communicator_has_its_number),
         /* This makes one, and those that are forked from here count it. */
         cmocka_unit_test(a_log_that_cannot_be_written_fails_at_once),

@@ -61,7 +61,7 @@ static spr_status open_comm(struct info_job *job, const char *transports, struct
         job->deadline_ns =
             spr_monotonic_ns() + (uint64_t)(options.init_timeout_s * spr_time_factor() * 1e9);
         key.epoch = 1;
-        key.config_hash = spr_comm_config_hash(&options);
+        key.config_hash = spr_comm_config_hash(&options, 0);
         status = spr_bootstrap_open(&user, &options, job->deadline_ns, &job->id, &key, &job->boot,
                                     error);
     }
