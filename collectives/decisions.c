@@ -187,17 +187,27 @@ uint64_t spr_decisions_hash(const struct spr_options *options)
 /* Life --------------------------------------------------------------------------------------------
  */
 
-static FILE *open_log(const char *path)
+#ifndef __clang__
+#pragma GCC diagnostic push
+/* The analyzer of gcc 12 believes that what is stored in a structure of the caller is lost. */
+#pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
+#pragma GCC diagnostic ignored "-Wanalyzer-file-leak"
+#endif
+/* A process begins the file anew once, whichever of its communicators comes first. */
+static spr_status open_log(struct spr_decisions *d, const char *path, struct spr_error *error)
 {
-    static _Atomic bool begun; /* by this process, whichever communicator it was for */
-    FILE *file;
+    static _Atomic bool begun;
+    bool first = !atomic_exchange(&begun, true);
+    FILE *log = fopen(path, first ? "we" : "ae");
 
-    if (!atomic_exchange(&begun, true) && (file = fopen(path, "we"))) {
-        fprintf(file, "# Decisions of sparring %s: COMMUNICATOR OPERATION KIND=ALGORITHM\n",
+    if (!log)
+        return spr_error_errno(error, SPR_ERR_SYSTEM, -1, errno, "SPARRING_DECISIONS_LOG=%s", path);
+    if (first)
+        fprintf(log, "# Decisions of sparring %s: COMMUNICATOR OPERATION KIND=ALGORITHM\n",
                 spr_version());
-        fclose(file);
-    }
-    return fopen(path, "ae");
+    fflush(log);
+    d->log = log;
+    return SPR_OK;
 }
 
 spr_status spr_decisions_open(struct spr_comm *comm, struct spr_error *error)
@@ -210,10 +220,11 @@ spr_status spr_decisions_open(struct spr_comm *comm, struct spr_error *error)
     d->told = spr_calloc(KINDS, sizeof *d->told);
     if (!d->told)
         return SPR_ERR_NOMEM;
-    if (is_given(log) && !(d->log = open_log(log)))
-        return spr_error_errno(error, SPR_ERR_SYSTEM, -1, errno, "SPARRING_DECISIONS_LOG=%s", log);
-    return SPR_OK;
+    return is_given(log) ? open_log(d, log, error) : SPR_OK;
 }
+#ifndef __clang__
+#pragma GCC diagnostic pop
+#endif
 
 /* Processes may have made other numbers of communicators before: that of rank 0 counts. */
 static spr_status agree(struct spr_comm *comm, spr_bootstrap *boot, uint64_t deadline_ns,
