@@ -98,7 +98,7 @@ spr_status spr_comm_create(const spr_comm_options *user, spr_comm **out)
     spr_bootstrap boot = SPR_BOOTSTRAP_INIT;
     struct spr_decisions *decisions = NULL;
     spr_comm *comm = NULL;
-    uint64_t deadline, decided;
+    uint64_t deadline, decisions_hash;
     spr_status status;
 
     spr_error_clear(error);
@@ -111,12 +111,12 @@ spr_status spr_comm_create(const spr_comm_options *user, spr_comm **out)
         return status;
     status = spr_comm_load_options(user, &options, error);
     if (status == SPR_OK)
-        status = spr_decisions_load(&options, &decisions, &decided, error);
+        status = spr_decisions_load(&options, &decisions, &decisions_hash, error);
     if (status)
         goto undo_options;
     deadline = spr_monotonic_ns() + spr_seconds_ns(options.init_timeout_s * spr_time_factor());
     key.epoch = 1;
-    key.config_hash = spr_comm_config_hash(&options, decided);
+    key.config_hash = spr_comm_config_hash(&options, decisions_hash);
     status = spr_bootstrap_open(user, &options, deadline, &id, &key, &boot, error);
     if (status)
         goto undo_options;

@@ -23,7 +23,7 @@
 struct decision {
     uint64_t communicator, number;
     struct spr_kind kind;
-    size_t place; /* of the algorithm, in the table */
+    const struct spr_algorithm *algorithm;
 };
 
 struct spr_decisions {
@@ -64,7 +64,8 @@ static bool parse(char *line, struct decision *d)
     if (!spr_kind_take(&at, &d->kind) || !spr_text_take(&at, "="))
         return false;
     place = spr_algorithm_place(spr_collective_names[d->kind.collective], at);
-    d->place = (size_t)place;
+    if (place >= 0)
+        d->algorithm = spr_algorithm_at((size_t)place);
     return place >= 0;
 }
 
@@ -277,23 +278,24 @@ static uint64_t number_of(const struct spr_decisions *d, const struct spr_plan *
     return (uint32_t)(plan->operation - d->first);
 }
 
-int spr_decisions_recall(const struct spr_comm *comm, const struct spr_plan *plan)
+const struct spr_algorithm *spr_decisions_recall(const struct spr_comm *comm,
+                                                 const struct spr_plan *plan)
 {
     const struct spr_decisions *d = comm->decisions;
     struct spr_kind kind;
     uint64_t number;
 
     if (!d || !d->begun || d->given_count == 0)
-        return -1;
+        return NULL;
     kind = spr_kind_of(comm, plan);
     number = number_of(d, plan);
     for (size_t i = d->given_count; i-- > 0;) {
         const struct decision *one = &d->given[i];
         if (one->communicator == d->communicator && one->number <= number &&
             spr_kind_near(&one->kind, &kind, 0))
-            return (int)one->place;
+            return one->algorithm;
     }
-    return -1;
+    return NULL;
 }
 
 /* Where the last algorithm of this kind is, or is to be, remembered. */
@@ -311,7 +313,7 @@ static void write_line(struct spr_decisions *d, const struct decision *now, cons
                        const char *by)
 {
     fprintf(d->log, "%" PRIu64 " %" PRIu64 " %s=%s # %s\n", now->communicator, now->number, kind,
-            spr_algorithm_at(now->place)->name, by);
+            now->algorithm->name, by);
     fflush(d->log);
     if (!ferror(d->log))
         return;
@@ -321,8 +323,8 @@ static void write_line(struct spr_decisions *d, const struct decision *now, cons
     d->log = NULL;
 }
 
-void spr_decisions_note(struct spr_comm *comm, const struct spr_plan *plan, size_t place,
-                        const char *by)
+void spr_decisions_note(struct spr_comm *comm, const struct spr_plan *plan,
+                        const struct spr_algorithm *algorithm, const char *by)
 {
     struct spr_decisions *d = comm->decisions;
     char kind[SPR_KIND_BYTES];
@@ -330,9 +332,10 @@ void spr_decisions_note(struct spr_comm *comm, const struct spr_plan *plan, size
 
     if (!d || !d->begun || !d->told)
         return;
-    now = (struct decision){d->communicator, number_of(d, plan), spr_kind_of(comm, plan), place};
+    now =
+        (struct decision){d->communicator, number_of(d, plan), spr_kind_of(comm, plan), algorithm};
     last = remembered(d, &now.kind);
-    if (last->kind.ranks && spr_kind_near(&last->kind, &now.kind, 0) && last->place == place)
+    if (spr_kind_near(&last->kind, &now.kind, 0) && last->algorithm == algorithm)
         return;
     *last = now;
     spr_kind_print(&now.kind, kind, sizeof kind);
@@ -340,8 +343,7 @@ void spr_decisions_note(struct spr_comm *comm, const struct spr_plan *plan, size
         spr_warn(SPR_SUB_COLL,
                  "SPARRING_DECISIONS=%s has nothing usable for %s, operation %" PRIu64
                  " of communicator %" PRIu64 ": %s take %s",
-                 comm->options.decisions, kind, now.number, now.communicator, by,
-                 spr_algorithm_at(place)->name);
+                 comm->options.decisions, kind, now.number, now.communicator, by, algorithm->name);
     if (d->log)
         write_line(d, &now, kind, by);
 }

@@ -10,9 +10,9 @@
  *
  * COMMUNICATOR: how many spr_comm_create() had made in the process of rank 0 before; those made of
  * others, by shrinking, growing or splitting, are not among them. OPERATION: of that communicator,
- * from 0 on; those by which the library measures before it is the caller's do not count. It is the
- * same on all ranks whenever an algorithm is chosen, which may be in mid-course, while ranks are at
- * different places (a codec's second round). KIND: see collectives/kind.h; it tells no types of
+ * from 0 on; those by which the library measures before it is the caller's do not count. Its number
+ * is the same on all ranks, in whatever order they choose algorithms: for the second round of a
+ * codec each does so when the first is over. KIND: see collectives/kind.h; it tells no types of
  * equal length apart.
  */
 #ifndef SPR_COLLECTIVES_DECISIONS_H
@@ -25,6 +25,7 @@
 #include "transport/bootstrap/bootstrap.h"
 #include "transport/options.h"
 
+struct spr_algorithm;
 struct spr_comm;
 struct spr_plan;
 struct spr_decisions; /* of one communicator of spr_comm_create() */
@@ -43,10 +44,11 @@ spr_status spr_decisions_open(struct spr_comm *comm, struct spr_error *error);
 spr_status spr_decisions_begin(struct spr_comm *comm, spr_bootstrap *boot, uint64_t deadline_ns,
                                struct spr_error *error);
 
-/* Place in the table of the algorithm that is to be followed for this call; -1: there is none. */
-int spr_decisions_recall(const struct spr_comm *comm, const struct spr_plan *plan);
+/* The algorithm that the file has for this call; NULL: none. */
+const struct spr_algorithm *spr_decisions_recall(const struct spr_comm *comm,
+                                                 const struct spr_plan *plan);
 /* It has been chosen. Under the lock. */
-void spr_decisions_note(struct spr_comm *comm, const struct spr_plan *plan, size_t place,
-                        const char *by);
+void spr_decisions_note(struct spr_comm *comm, const struct spr_plan *plan,
+                        const struct spr_algorithm *algorithm, const char *by);
 
 #endif

@@ -212,9 +212,9 @@ static const struct spr_algorithm *by_rules(const struct spr_comm *comm,
 /* As another run has chosen; NULL: nothing is known of that, or it cannot be followed. */
 static const struct spr_algorithm *by_file(const struct spr_comm *comm, const struct spr_plan *plan)
 {
-    int place = spr_decisions_recall(comm, plan);
+    const struct spr_algorithm *a = spr_decisions_recall(comm, plan);
 
-    return place >= 0 && is_usable(comm, plan, table[place]) ? table[place] : NULL;
+    return a && is_usable(comm, plan, a) ? a : NULL;
 }
 
 struct way {
@@ -328,7 +328,7 @@ const struct spr_algorithm *spr_algorithm_select(spr_comm *comm, const struct sp
     const struct spr_algorithm *a = select_one(comm, plan, name, &by, error);
 
     if (a && by)
-        spr_decisions_note(comm, plan, place_of(a), by);
+        spr_decisions_note(comm, plan, a, by);
     return a && is_empty(plan, comm->size) ? &spr_empty : a;
 }
 

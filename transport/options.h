@@ -52,7 +52,7 @@ struct spr_options {
     bool check_finite;          /* inputs must be finite */
     char *model;                /* "", "measure", or constants: collectives/model.h */
     char *trials;               /* "", or what was measured: collectives/trials.h */
-    char *decisions;            /* "", or a file of which are followed: collectives/decisions.h */
+    char *decisions;            /* "", or a file to follow: collectives/decisions.h */
     char *decisions_log;        /* "", or a file that is written */
     int workers;                /* threads that help to compute; -1: as CPUs suffice */
     double spin_s;              /* poll this long before sleeping, when CPUs suffice */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * Decisions of real processes: what `auto` took is written, another run follows it although it
- * would choose otherwise, and what cannot be followed says so on every rank.
+ * would choose otherwise, and what cannot be followed is refused or warned of.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,8 +24,9 @@ static char directory[] = "/tmp/sparring-decisions-XXXXXX";
 struct setting {
     const char *name, *value;
 };
-static struct setting settings[4]; /* of each rank */
+static struct setting settings[2]; /* of each rank */
 static const char *of_rank_1;      /* its SPARRING_DECISIONS; NULL: as all have it */
+static const char *says;           /* what rank 0 says goes into this file; NULL: to the terminal */
 
 static void prepare(struct job *job, int rank)
 {
@@ -35,6 +36,8 @@ static void prepare(struct job *job, int rank)
             setenv(settings[i].name, settings[i].value, 1);
     if (rank == 1 && of_rank_1)
         setenv("SPARRING_DECISIONS", of_rank_1, 1);
+    if (rank == 0 && says)
+        RANK_CHECK(freopen(says, "we", stderr));
 }
 
 static const char *path_of(const char *name)
@@ -58,19 +61,17 @@ static const char *write_file(const char *name, const char *text)
     return path;
 }
 
-/* Without the line that names the version. */
-static const char *read_log(const char *name, char *text, size_t bytes)
+/* Without the line that names the version, if there is one. */
+static const char *read_file(const char *name, char *text, size_t bytes)
 {
     FILE *file = fopen(path_of(name), "re");
     size_t n;
 
     assert_non_null(file);
-    assert_non_null(fgets(text, (int)bytes, file));
-    assert_int_equal(text[0], '#');
     n = fread(text, 1, bytes - 1, file);
     text[n] = '\0';
     fclose(file);
-    return text;
+    return strncmp(text, "# Decisions of sparring ", 24) ? text : strchr(text, '\n') + 1;
 }
 
 static void sum(spr_comm *comm, size_t n, const char *algorithm)
@@ -86,10 +87,11 @@ static void sum(spr_comm *comm, size_t n, const char *algorithm)
         RANK_CHECK(vector[i] == RANKS * (RANKS + 1) / 2);
 }
 
-/* Operations 0 .. 13, some of which name their algorithm. */
+/* Operations 0 .. 14, some of which name their algorithm. */
 static void run_steps(struct job *job, int rank, spr_comm *comm)
 {
     static float gradient[LONG];
+    static uint16_t halves[SHORT];
     const spr_layout layout = {1, "w", 0, LONG, 1};
     spr_codec *codec;
 
@@ -108,30 +110,33 @@ static void run_steps(struct job *job, int rank, spr_comm *comm)
         RANK_CHECK(spr_compressed_allreduce(comm, codec, gradient, SPR_SUM, NULL) == SPR_OK);
     }
     spr_codec_destroy(codec);
+    RANK_CHECK(spr_allreduce(comm, halves, halves, SHORT, SPR_FP16, SPR_SUM, NULL) == SPR_OK);
 }
 
-static void run(const struct setting *with, size_t count)
+/* With these settings, count of them. */
+static void run(void (*run_rank)(struct job *job, int rank, spr_comm *comm),
+                const struct setting *with, size_t count)
 {
     struct job job;
 
     memset(settings, 0, sizeof settings);
     memcpy(settings, with, count * sizeof *with);
     job_prepare = prepare;
-    job_start(&job, RANKS, "auto", run_steps, NULL);
+    job_start(&job, RANKS, "auto", run_rank, NULL);
     job_expect_success(&job, SECONDS);
 }
 
-/* What a run with these settings writes. */
-static const char *log_of(const struct setting *with, size_t count)
+/* What rank 0 writes when all follow `path`, or for NULL have `trials`. */
+static const char *log_of(void (*run_rank)(struct job *job, int rank, spr_comm *comm),
+                          const char *path, const char *trials)
 {
     static char text[1024];
-    struct setting all[SPR_ARRAY_LEN(settings)];
 
-    assert_true(count < SPR_ARRAY_LEN(all));
-    memcpy(all, with, count * sizeof *with);
-    all[count] = (struct setting){"SPARRING_DECISIONS_LOG", path_of("log")};
-    run(all, count + 1);
-    return read_log("log", text, sizeof text);
+    run(run_rank,
+        (struct setting[]){{path ? "SPARRING_DECISIONS" : "SPARRING_TRIALS", path ? path : trials},
+                           {"SPARRING_DECISIONS_LOG", path_of("log")}},
+        2);
+    return read_file("log", text, sizeof text);
 }
 
 static void another_run_takes_what_one_has_taken(void **state)
@@ -141,21 +146,23 @@ static void another_run_takes_what_one_has_taken(void **state)
     const char *first;
 
     (void)state;
-    first = log_of((struct setting[]){{"SPARRING_TRIALS", trials}}, 1);
+    first = log_of(run_steps, NULL, trials);
     assert_string_equal(first, "0 0 allreduce:3/1:500x4=tree # trials\n"
                                "0 8 allreduce:3/1:30000x4=halving # trials\n"
                                "0 9 barrier:3/1:0x4=dissemination # rules\n"
-                               "0 10 sparse_allreduce:3/1:30000x4:300:fp16/fp16=ring # trials\n");
+                               "0 10 sparse_allreduce:3/1:30000x4:300:fp16/fp16=ring # trials\n"
+                               "0 14 allreduce:3/1:500x2=flat # rules\n");
     assert_int_equal(rename(path_of("log"), path_of("first")), 0);
-    assert_string_equal(log_of((struct setting[]){{"SPARRING_DECISIONS", path_of("first")}}, 1),
+    assert_string_equal(log_of(run_steps, path_of("first"), NULL),
                         "0 0 allreduce:3/1:500x4=tree # file\n"
                         "0 8 allreduce:3/1:30000x4=halving # file\n"
                         "0 9 barrier:3/1:0x4=dissemination # file\n"
-                        "0 10 sparse_allreduce:3/1:30000x4:300:fp16/fp16=ring # file\n");
+                        "0 10 sparse_allreduce:3/1:30000x4:300:fp16/fp16=ring # file\n"
+                        "0 14 allreduce:3/1:500x2=flat # file\n");
 }
 
-/* In mid-course; for other ranks, an algorithm that cannot do it, and one communicator too many:
- * those are not followed. */
+/* In mid-course. What is for other ranks, for another communicator, or by an algorithm that cannot
+ * do it, is not followed, and warned of. */
 static void a_change_is_followed_from_its_number_on(void **state)
 {
     const char *path =
@@ -167,19 +174,30 @@ static void a_change_is_followed_from_its_number_on(void **state)
                               "0 0 allreduce:4/1:30000x4=tree\n"
                               "0 9 barrier:3/1:0x4=dissemination\n"
                               "0 10 sparse_allreduce:3/1:30000x4:300:fp16/fp16=dense\n"
+                              "0 14 allreduce:3/1:500x2=ring\n"
                               "  0 11 sparse_allreduce:3/1:30000x4:300:fp16/fp16=hosts");
+    const char *log;
+    char said[2048];
 
     (void)state;
-    (void)unlink(path_of("log"));
-    assert_string_equal(log_of((struct setting[]){{"SPARRING_DECISIONS", path}}, 1),
-                        "0 0 allreduce:3/1:500x4=tree # file\n"
-                        "0 2 allreduce:3/1:500x4=doubling # file\n"
-                        "0 4 allreduce:3/1:500x4=tree # file\n"
-                        "0 8 allreduce:3/1:30000x4=direct # rules\n"
-                        "0 9 barrier:3/1:0x4=dissemination # file\n"
-                        "0 10 sparse_allreduce:3/1:30000x4:300:fp16/fp16=dense # file\n"
-                        "0 10 allreduce:3/1:30000x4:fp16/fp16=direct # rules\n"
-                        "0 11 sparse_allreduce:3/1:30000x4:300:fp16/fp16=hosts # file\n");
+    says = path_of("said");
+    log = log_of(run_steps, path, NULL);
+    says = NULL;
+    assert_string_equal(log, "0 0 allreduce:3/1:500x4=tree # file\n"
+                             "0 2 allreduce:3/1:500x4=doubling # file\n"
+                             "0 4 allreduce:3/1:500x4=tree # file\n"
+                             "0 8 allreduce:3/1:30000x4=direct # rules\n"
+                             "0 9 barrier:3/1:0x4=dissemination # file\n"
+                             "0 10 sparse_allreduce:3/1:30000x4:300:fp16/fp16=dense # file\n"
+                             "0 10 allreduce:3/1:30000x4:fp16/fp16=direct # rules\n"
+                             "0 11 sparse_allreduce:3/1:30000x4:300:fp16/fp16=hosts # file\n"
+                             "0 14 allreduce:3/1:500x2=flat # rules\n");
+    read_file("said", said, sizeof said);
+    assert_non_null(strstr(said, "nothing usable for allreduce:3/1:30000x4, operation 8 of "
+                                 "communicator 0: rules take direct"));
+    assert_non_null(strstr(said, "nothing usable for allreduce:3/1:500x2, operation 14 of "
+                                 "communicator 0: rules take flat"));
+    assert_null(strstr(said, "barrier"));
 }
 
 static void expect_refusal(const char *with, const char *name, const char *text)
@@ -231,6 +249,7 @@ static void ranks_that_follow_other_files_are_refused(void **state)
     settings[0] =
         (struct setting){"SPARRING_DECISIONS", write_file("all", "0 0 allreduce:3/1:500x4=tree\n")};
     settings[1] = (struct setting){0};
+    job_prepare = prepare;
     of_rank_1 = write_file("one", "0 0 allreduce:3/1:500x4=direct\n");
     job_start(&job, RANKS, "auto", run_steps, NULL);
     assert_true(job_wait(&job, SECONDS));
@@ -238,8 +257,7 @@ static void ranks_that_follow_other_files_are_refused(void **state)
         assert_int_equal(job.codes[r], 98); /* no communicator */
     /* The same text in another place is the same. */
     of_rank_1 = write_file("one", "0 0 allreduce:3/1:500x4=tree\n");
-    job_start(&job, RANKS, "auto", run_steps, NULL);
-    job_expect_success(&job, SECONDS);
+    run(run_steps, (struct setting[]){{"SPARRING_DECISIONS", path_of("all")}}, 1);
     of_rank_1 = NULL;
 }
 
@@ -276,18 +294,12 @@ static void run_refused(struct job *job, int rank, spr_comm *comm)
 
 static void a_call_that_was_not_posted_is_no_decision(void **state)
 {
-    char text[1024];
-    struct job job;
+    const char *path = write_file("given", "0 0 sparse_allreduce:3/1:30000x4=dense\n"
+                                           "0 0 allreduce:3/1:30000x4=tree\n"
+                                           "0 2 sparse_allreduce:3/1:30000x4=doubling\n");
 
     (void)state;
-    settings[0] = (struct setting){"SPARRING_DECISIONS_LOG", path_of("refused")};
-    settings[1] = (struct setting){
-        "SPARRING_DECISIONS", write_file("given", "0 0 sparse_allreduce:3/1:30000x4=dense\n"
-                                                  "0 0 allreduce:3/1:30000x4=tree\n"
-                                                  "0 2 sparse_allreduce:3/1:30000x4=doubling\n")};
-    job_start(&job, RANKS, "auto", run_refused, NULL);
-    job_expect_success(&job, SECONDS);
-    assert_string_equal(read_log("refused", text, sizeof text),
+    assert_string_equal(log_of(run_refused, path, NULL),
                         "0 0 sparse_allreduce:3/1:30000x4=dense # file\n"
                         "0 0 allreduce:3/1:30000x4=tree # file\n"
                         "0 2 sparse_allreduce:3/1:30000x4=doubling # file\n");
@@ -321,36 +333,22 @@ static void run_at_once(struct job *job, int rank, spr_comm *comm)
         spr_codec_destroy(codec[b]);
 }
 
-static void run_with(const char *name, const char *value,
-                     void (*run_rank)(struct job *job, int rank, spr_comm *comm))
-{
-    struct job job;
-
-    settings[0] = (struct setting){name, value};
-    settings[1] = (struct setting){0};
-    job_start(&job, RANKS, "auto", run_rank, NULL);
-    job_expect_success(&job, SECONDS);
-}
-
 static void second_rounds_are_numbered_alike_on_all_ranks(void **state)
 {
     static const char *const algorithms[] = {"flat", "direct", "tree"};
-    char met[1024], line[128];
-    const char *path = path_of("turns");
-    FILE *file;
+    const char *met = log_of(run_at_once, NULL, ""), *path = path_of("turns");
+    FILE *file = fopen(path, "we");
+    char line[128];
 
     (void)state;
-    run_with("SPARRING_DECISIONS_LOG", path_of("met"), run_at_once);
-    read_log("met", met, sizeof met);
-    file = fopen(path, "we");
     assert_non_null(file);
-    for (char *at = met; *at; at += strcspn(at, "\n"), at += *at != '\0') {
+    for (const char *at = met; *at; at += strcspn(at, "\n"), at += *at != '\0') {
         assert_int_equal(sscanf(at, "0 %*u %127[^=]", line), 1);
         for (int n = 0; n < 40; n++)
             fprintf(file, "0 %d %s=%s\n", n, line, algorithms[n % 3]);
     }
     assert_int_equal(fclose(file), 0);
-    run_with("SPARRING_DECISIONS", path, run_at_once);
+    run(run_at_once, (struct setting[]){{"SPARRING_DECISIONS", path}}, 1);
 }
 
 static void the_file_that_is_followed_is_not_written(void **state)
@@ -358,8 +356,7 @@ static void the_file_that_is_followed_is_not_written(void **state)
     spr_comm_options options = SPR_COMM_OPTIONS_INIT;
     spr_comm *comm = NULL;
     const char *path = write_file("same", "0 0 allreduce:3/1:500x4=tree\n");
-    char text[64] = "";
-    FILE *file;
+    char text[64];
 
     (void)state;
     options.size = 1;
@@ -369,11 +366,7 @@ static void the_file_that_is_followed_is_not_written(void **state)
     assert_non_null(strstr(spr_last_error(NULL), "is the file that is followed"));
     unsetenv("SPARRING_DECISIONS");
     unsetenv("SPARRING_DECISIONS_LOG");
-    file = fopen(path, "re");
-    assert_non_null(file);
-    assert_non_null(fgets(text, sizeof text, file));
-    fclose(file);
-    assert_string_equal(text, "0 0 allreduce:3/1:500x4=tree\n");
+    assert_string_equal(read_file("same", text, sizeof text), "0 0 allreduce:3/1:500x4=tree\n");
 }
 
 /* Of several communicators of a process each has its number; the first begins the file anew. */
@@ -396,30 +389,22 @@ static void run_two(struct job *job, int rank, spr_comm *comm)
 
 static void each_communicator_has_its_number(void **state)
 {
-    char text[1024];
-    struct job job;
+    const char *path = write_file("both", "0 0 allreduce:3/1:500x4=tree\n"
+                                          "1 0 allreduce:3/1:30000x4=doubling\n"
+                                          "1 0 allreduce:3/1:500x4=halving\n");
 
     (void)state;
-    write_file("two", "what was there\n");
-    settings[0] = (struct setting){"SPARRING_DECISIONS_LOG", path_of("two")};
-    settings[1] = (struct setting){"SPARRING_DECISIONS",
-                                   write_file("both", "0 0 allreduce:3/1:500x4=tree\n"
-                                                      "1 0 allreduce:3/1:30000x4=doubling\n"
-                                                      "1 0 allreduce:3/1:500x4=halving\n")};
-    job_start(&job, RANKS, "auto", run_two, NULL);
-    job_expect_success(&job, SECONDS);
-    assert_string_equal(read_log("two", text, sizeof text),
-                        "0 0 allreduce:3/1:500x4=tree # file\n"
-                        "0 1 barrier:3/1:0x4=dissemination # rules\n"
-                        "1 0 allreduce:3/1:30000x4=doubling # file\n"
-                        "1 1 allreduce:3/1:500x4=halving # file\n");
+    write_file("log", "what was there\n");
+    assert_string_equal(log_of(run_two, path, NULL), "0 0 allreduce:3/1:500x4=tree # file\n"
+                                                     "0 1 barrier:3/1:0x4=dissemination # rules\n"
+                                                     "1 0 allreduce:3/1:30000x4=doubling # file\n"
+                                                     "1 1 allreduce:3/1:500x4=halving # file\n");
 }
 
 int main(void)
 {
-    static const char *const files[] = {"log", "first", "changed", "wrong",   "all",
-                                        "one", "two",   "both",    "refused", "given",
-                                        "met", "turns", "same"};
+    static const char *const files[] = {"log",  "first", "changed", "wrong", "all", "one",
+                                        "both", "given", "turns",   "same",  "said"};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_no_decision_is_refused),
         cmocka_unit_test(another_run_takes_what_one_has_taken),

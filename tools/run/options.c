@@ -104,33 +104,14 @@ static const char *take_congestion(struct options *options, const char *value)
     return NULL;
 }
 
-static void replace_machines(struct options *options, struct machine *machines, size_t count)
-{
-    machines_free(options->machines, options->machine_count);
-    options->machines = machines;
-    options->machine_count = count;
-}
-
 static const char *take_hosts(struct options *options, const char *value)
 {
-    struct machine *machines = NULL;
-    size_t count = 0;
-    const char *wanted = parse_machines(value, &machines, &count);
-    if (wanted != NULL)
-        return wanted;
-    replace_machines(options, machines, count);
-    return NULL;
+    return parse_machines(value, &options->machines, &options->machine_count);
 }
 
 static const char *take_host_file(struct options *options, const char *value)
 {
-    struct machine *machines = NULL;
-    size_t count = 0;
-    const char *wanted = parse_host_file(value, &machines, &count);
-    if (wanted != NULL)
-        return wanted;
-    replace_machines(options, machines, count);
-    return NULL;
+    return parse_host_file(value, &options->machines, &options->machine_count);
 }
 
 static const char *take_remote_shell(struct options *options, const char *value)

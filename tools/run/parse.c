@@ -102,25 +102,48 @@ wrong:
     return "a list such as h1,h2:4 (a name, then the ranks it takes)";
 }
 
+/* Adds the entry, `length` characters long, to the list; NULL, or what was wrong. */
+static const char *add_machine(const char *entry, size_t length, struct machine **list,
+                               size_t *count)
+{
+    struct machine one = {0};
+    const char *wanted = parse_machine(entry, length, &one);
+    if (wanted != NULL)
+        return wanted;
+    struct machine *more = realloc(*list, (*count + 1) * sizeof *more);
+    if (more == NULL) {
+        free(one.name);
+        return "less (memory is short)";
+    }
+    more[*count] = one;
+    *list = more;
+    ++*count;
+    return NULL;
+}
+
+static void replace(struct machine **machines, size_t *count, struct machine *list, size_t entries)
+{
+    machines_free(*machines, *count);
+    *machines = list;
+    *count = entries;
+}
+
 const char *parse_machines(const char *text, struct machine **machines, size_t *count)
 {
-    size_t entries = 1;
-    for (const char *c = text; *c != '\0'; c++)
-        entries += *c == ',';
-    struct machine *list = calloc(entries, sizeof *list);
-    if (list == NULL)
-        return "less (memory is short)";
-    for (size_t i = 0; i < entries; i++) {
+    struct machine *list = NULL;
+    size_t entries = 0;
+    for (;;) {
         size_t length = strcspn(text, ",");
-        const char *wanted = parse_machine(text, length, &list[i]);
+        const char *wanted = add_machine(text, length, &list, &entries);
         if (wanted != NULL) {
             machines_free(list, entries);
             return wanted;
         }
-        text += length + 1;
+        text += length;
+        if (*text++ == '\0')
+            break;
     }
-    *machines = list;
-    *count = entries;
+    replace(machines, count, list, entries);
     return NULL;
 }
 
@@ -143,24 +166,6 @@ static bool rewrite_line(char *line)
     return true;
 }
 
-/* Adds the entry to the list; NULL, or what was wrong. */
-static const char *add_machine(const char *entry, struct machine **list, size_t *count)
-{
-    struct machine one = {0};
-    const char *wanted = parse_machine(entry, strlen(entry), &one);
-    if (wanted != NULL)
-        return wanted;
-    struct machine *more = realloc(*list, (*count + 1) * sizeof *more);
-    if (more == NULL) {
-        free(one.name);
-        return "less (memory is short)";
-    }
-    more[*count] = one;
-    *list = more;
-    ++*count;
-    return NULL;
-}
-
 const char *parse_host_file(const char *path, struct machine **machines, size_t *count)
 {
     static char wrong[512];
@@ -181,7 +186,8 @@ const char *parse_host_file(const char *path, struct machine **machines, size_t 
         line[strcspn(line, "#")] = '\0';
         if (is_text && line[strspn(line, " \t\r\n")] == '\0')
             continue;
-        if (!is_text || !rewrite_line(line) || add_machine(line, &list, &found) != NULL)
+        if (!is_text || !rewrite_line(line) ||
+            add_machine(line, strlen(line), &list, &found) != NULL)
             snprintf(
                 wrong, sizeof wrong,
                 "a file of hosts, a line each, such as h1, h1:4 or h1 slots=4: line %d is none",
@@ -196,8 +202,7 @@ const char *parse_host_file(const char *path, struct machine **machines, size_t 
         machines_free(list, found);
         return wrong;
     }
-    *machines = list;
-    *count = found;
+    replace(machines, count, list, found);
     return NULL;
 }
 

@@ -14,7 +14,7 @@ bool parse_count(const char *text, int low, int high, int *value);
 const char *parse_seconds(const char *text, double *seconds);
 /* 250kbit, 100mbit, 2.5gbit (decimal powers, as tc has them); 1gbit+100mbit: two links. */
 const char *parse_rates(const char *text, struct emulated_links *links);
-/* H1,H2:4,[fd00::1]:2 */
+/* H1,H2:4,[fd00::1]:2. This and the next one free the list that was there. */
 const char *parse_machines(const char *text, struct machine **machines, size_t *count);
 /* A file with a line for each: H1, H2:4 or H2 slots=4; # begins a comment. */
 const char *parse_host_file(const char *path, struct machine **machines, size_t *count);
