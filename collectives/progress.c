@@ -14,6 +14,7 @@
 #include "collectives/watch.h"
 
 #define TIMER_NS 1000000ull
+#define LINGER_NS 20000000u
 #define LOOKS 15  /* between two of a polling driver that read a clock */
 #define ASIDE 100 /* times that a driver yields for who wants the lock */
 
@@ -215,16 +216,35 @@ static int look_often(spr_comm *comm)
     return spr_comm_progress_locked(comm);
 }
 
-/* Who may poll does it for a while; `yields`: who may not lets others have the CPU in between. */
+/* How to look again when there was nothing to do for a while. */
+enum patience { SLEEP, YIELD, SPIN };
+
+/* Who has a CPU keeps it for SPARRING_SPIN; while somebody waits, it is let go of in between for
+ * LINGER_NS more: asleep, this host would have an idle CPU, and the peer would wait for it to wake.
+ * Who has none lets go of it at once, as long as SPARRING_SPIN. */
+static enum patience patience(const spr_comm *comm, uint64_t idle_ns, bool is_caller)
+{
+    bool soon = (double)idle_ns < comm->options.spin_s * 1e9;
+
+    if (comm->may_spin && soon)
+        return SPIN;
+    if (comm->options.spin_s == 0 || !(is_caller || comm->waiters > 0))
+        return SLEEP;
+    return soon || (comm->may_spin && idle_ns < LINGER_NS) ? YIELD : SLEEP;
+}
+
+/* `is_caller`: somebody waits in a call; else it is the library's thread. */
 static bool drive_alone(spr_comm *comm, bool (*done)(void *arg), void *arg, uint64_t until_ns,
-                        bool yields)
+                        bool is_caller)
 {
     uint64_t idle_since = 0; /* 0: not polling */
+    enum patience how = SLEEP;
 
     while (!done(arg)) {
         uint64_t now;
-        if (idle_since && comm->may_spin ? look_often(comm) : spr_comm_progress_locked(comm)) {
+        if (how == SPIN ? look_often(comm) : spr_comm_progress_locked(comm)) {
             idle_since = 0;
+            how = SLEEP;
             if (comm->background)
                 pthread_cond_broadcast(&comm->changed);
             make_way(comm, false);
@@ -235,17 +255,13 @@ static bool drive_alone(spr_comm *comm, bool (*done)(void *arg), void *arg, uint
         now = spr_monotonic_ns();
         if (now >= until_ns)
             return done(arg);
-        if (comm->may_spin || yields) {
-            idle_since = idle_since ? idle_since : now;
-            if ((double)(now - idle_since) < comm->options.spin_s * 1e9) {
-                if (comm->may_spin)
-                    make_way(comm, false);
-                else
-                    step_aside(comm, true);
-                continue;
-            }
-        }
-        if (spr_comm_arm_locked(comm) == SPR_OK)
+        idle_since = idle_since ? idle_since : now;
+        how = patience(comm, now - idle_since, is_caller);
+        if (how == SPIN)
+            make_way(comm, false);
+        else if (how == YIELD)
+            step_aside(comm, true);
+        else if (spr_comm_arm_locked(comm) == SPR_OK)
             sleep_unlocked(comm, until_ns);
         else
             make_way(comm, true);

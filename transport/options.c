@@ -63,7 +63,7 @@ const struct spr_opt spr_options_table[] = {
      NULL, 65536, 1 << 30},
     {"priority_bytes", "256K", "data on a link, from which on what is less urgent waits",
      SPR_OPT_SIZE, FIELD(priority_bytes), NULL, 1, 1 << 30},
-    {"spin", "50us", "poll this long before sleeping; who shares a CPU yields it meanwhile",
+    {"spin", "50us", "poll this long before yielding the CPU, or sleeping; 0: never poll",
      SPR_OPT_TIME, FIELD(spin_s), NULL, 0, 10},
     {"workers", "-1",
      "threads of a rank that help to compress, to sum and to write; -1: as CPUs suffice, 3 at most",
