@@ -7,6 +7,7 @@ EXTRA_DIST += \
 	bench/change.py \
 	bench/draw.py \
 	bench/findings.py \
+	bench/goals.py \
 	bench/hosts.py \
 	bench/page.py \
 	bench/peer_mpi.c \

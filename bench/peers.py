@@ -5,13 +5,16 @@ A source has measure(), which returns a Sample or raises Failed, and close(). Al
 iteration from a barrier to its slowest rank, drop the first ones, and check the result.
 """
 
+import ctypes
 import dataclasses
 import json
 import math
 import os
 import shutil
 import subprocess
+import time
 
+from cells import bound_bytes
 from hosts import Failed, Job, Task
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -30,6 +33,7 @@ class Work:
     limit_s: float
     hosts: list
     seconds: float = 20  # a run of a slow peer gets fewer iterations
+    pinned: bool = False  # each rank to a CPU
 
 
 @dataclasses.dataclass
@@ -48,6 +52,14 @@ class Sample:
     phases: dict = None
     detail: str = ""  # version, or what was chosen
     load: float = None  # load average when it began
+    ratio: float = None  # bytes that a dense ring sends over those of the busiest rank
+    over_bound: float = None  # ... and those over the least there can be, of exact sums of lists
+    bound: float = None  # the least
+    overlap: float = None  # of buckets: what part of the shorter of wire and CPU is hidden,
+    gain: float = None  # how much faster than one at a time they are,
+    wire: float = None  # and how long the wire alone takes
+    byte_us: float = None  # of a limit: all CPUs together, when each rank sends a byte by TCP,
+    pass_us: float = None  # and when each rank writes a vector once
 
     @staticmethod
     def of_times(text, network):
@@ -236,6 +248,27 @@ class Sparring:
                 "SPARRING_ROOT": f"{address}:{port}", "SPARRING_JOB": f"{int(port):016x}",
                 "SPARRING_SECRET_FILE": os.path.join(self.tools.hosts.folder, "secret")}
 
+    def pin(self, rank):
+        """The words in front of a rank's command."""
+        cpus = sorted(os.sched_getaffinity(0))
+        return ["taskset", "-c", str(cpus[rank % len(cpus)])] if self.work.pinned else []
+
+    def bytes_of(self, row):
+        """What is known of what the busiest rank sent."""
+        entries, together = row.get("entries"), row.get("union_entries")
+        known = {"ratio": row.get("ratio")}
+        if row["collective"] == "sparse_allreduce" and entries and together:
+            known["bound"] = bound_bytes(row["elements"], row["ranks"], entries, together)
+            known["over_bound"] = row["sent_bytes"] / known["bound"]
+        return known
+
+    @staticmethod
+    def pipeline_of(row):
+        """What is known of buckets, beside which the wire alone and one at a time are measured."""
+        buckets = row.get("buckets")
+        return {"overlap": row["overlap"], "gain": buckets["gain"],
+                "wire": buckets["wire_us"]} if buckets else {}
+
     def rows(self):
         """One run of all ranks: the rows of its JSON."""
         work, address = self.work, self.tools.root(self.work)[0]
@@ -243,8 +276,9 @@ class Sparring:
         result = os.path.join(self.tools.hosts.folder, f"perf{port}.json")
         words = [self.tools.perf, *self.arguments, "--elements", str(work.elements), "-w",
                  str(work.warmup), "-n", str(work.iterations), "--json", result]
-        job = Job(self.tools.hosts, [Task(host, words, self.environment(rank, address, port))
-                                     for rank, host in enumerate(work.hosts)])
+        job = Job(self.tools.hosts,
+                  [Task(host, self.pin(rank) + words, self.environment(rank, address, port))
+                   for rank, host in enumerate(work.hosts)])
         try:
             job.wait(work.limit_s)
         finally:
@@ -261,7 +295,8 @@ class Sparring:
                       row["link_sent_bytes"] if network else None,
                       row["link_recv_bytes"] if network else None, row["wrong"], row["relerr"],
                       row["cpu_sum_us"], row.get("phase_us"),
-                      f"{row['algorithm']}, {row['transport']}")
+                      f"{row['algorithm']}, {row['transport']}", **self.bytes_of(row),
+                      **self.pipeline_of(row))
 
     def close(self):
         """Nothing runs between measurements."""
@@ -297,10 +332,25 @@ class Link:
         ranks = len(self.work.hosts)
         least = 2 * (ranks - 1) / ranks * self.work.elements * 4
         us = least * 8 / rate * 1e6
-        return Sample(us, us, us, 1, least, least, detail=f"iperf3: {rate / 1e6:.0f} Mbit/s")
+        busy = end["cpu_utilization_percent"]
+        busy = (busy["host_total"] + busy["remote_total"]) / 100
+        each = ranks / len(os.sched_getaffinity(0))
+        return Sample(us, us, us, 1, least, least, detail=f"iperf3: {rate / 1e6:.0f} Mbit/s",
+                      byte_us=each * busy * 8e6 / rate,
+                      pass_us=each * pass_us(4 * self.work.elements))
 
     def close(self):
         """Nothing runs between measurements."""
+
+
+def pass_us(count):
+    """The least time in which one CPU writes so many bytes that are there already."""
+    memory, times = ctypes.create_string_buffer(count), []
+    for value in range(4):
+        begin = time.monotonic()
+        ctypes.memset(memory, value, count)
+        times.append(time.monotonic() - begin)
+    return min(times) * 1e6
 
 
 def read_output(job):

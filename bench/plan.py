@@ -19,11 +19,11 @@ from peers import OPENMPI_ALGORITHMS, Gloo, Link, OpenMPI, Sample, Sparring, Wor
 
 @dataclasses.dataclass
 class Row:
-    """A line of the table. kind: of its source. loss: what a reader must know of the result."""
+    """A line of the table. kind: of its source."""
 
     name: str
     title: str
-    part: str  # network, local or latency
+    part: str  # network, levels, overlap, fast, local or latency
     source: object
     rounds: int
     samples: list = dataclasses.field(default_factory=list)
@@ -68,10 +68,67 @@ SPARSE = (("0.1", "0.1%", "dense"), ("0.1-list", "0.1%", "list"), ("1", "1%", "d
           ("10", "10%", "dense"))
 
 
+COMPRESSED = (("0.1", "topk:ratio=0.1%"), ("1", "topk:ratio=1%"), ("1-fp16", "topk:ratio=1%+fp16"))
+BOUNDED = "topk:ratio=1%,union=bounded+fp16"
+
+LEVELS = ("hierarchical", "hosts", "relay", "direct", "ring", "doubling")
+FLAT = ("direct", "ring", "doubling")
+
+
+@dataclasses.dataclass
+class Network:
+    """Hosts, the rate of their links, and what is measured on them."""
+
+    hosts: int
+    rate: str
+    rows: list
+
+
+def networks(tools, options):
+    """All rows. One host's link is never used: its ranks talk over loopback."""
+    return [Network(options.hosts, options.rate, network_rows(tools, options)),
+            Network(4, "1gbit", levels_rows(tools, options)),
+            Network(2, "250mbit", overlap_rows(tools, options)),
+            Network(2, "10gbit", fast_rows(tools, options)),
+            Network(1, "1gbit", local_rows(tools, options))]
+
+
+def levels_rows(tools, options):
+    """4 hosts of 2 ranks: algorithms with levels, and those without."""
+    work = Work(options.elements, 1, 3 if options.quick else 7, options.network_limit_s,
+                [0, 0, 1, 1, 2, 2, 3, 3])
+    some = LEVELS[:1] + FLAT[:1] if options.quick else LEVELS
+    return [Row(f"levels-sparse-{name}", f"Sparring sparse_allreduce, 1%, {name}", "levels",
+                Sparring(tools, work, ("sparse_allreduce", "--density", "1%", "--algo", name)),
+                1 if options.quick else 3) for name in some]
+
+
+def overlap_rows(tools, options):
+    """2 hosts of a CPU each, whose link takes about as long as they compute."""
+    work = Work(options.elements, 2, 5, options.network_limit_s, [0, 1], pinned=True)
+    arguments = ("compressed_allreduce", "--density", "1%", "--buckets", "8")
+    return [Row("overlap-compressed", "Sparring compressed_allreduce, 1%, 8 buckets", "overlap",
+                Sparring(tools, work, arguments), 1 if options.quick else 5)]
+
+
+def fast_rows(tools, options):
+    """2 hosts whose CPUs are the limit."""
+    work = Work(options.elements, 2, 3 if options.quick else 7, options.network_limit_s, [0, 1])
+    rounds = 1 if options.quick else 5
+    every = (0, 4) if options.quick else tuple(range(len(OPENMPI_ALGORITHMS)))
+    return [Row("fast-gloo", "Gloo all_reduce (torch)", "fast", Gloo(tools, work), rounds),
+            Row("fast-openmpi", "Open MPI allreduce, the best", "fast",
+                OpenMPI(tools, work, every), rounds),
+            Row("fast-dense", "Sparring allreduce, default", "fast",
+                Sparring(tools, work, ("allreduce",)), rounds),
+            Row("fast-compressed-1", "Sparring compressed_allreduce, 1%, all included", "fast",
+                Sparring(tools, work, ("compressed_allreduce", "--density", "1%")), rounds)]
+
+
 def network_rows(tools, options):
     """P hosts on shaped links."""
     hosts = list(range(options.hosts))
-    few, many = (2, 3) if options.quick else (3, 7)
+    few, many = (1, 2) if options.quick else (3, 7)
 
     def work(iterations, warmup=1):
         return Work(options.elements, warmup, iterations, options.network_limit_s, hosts)
@@ -96,9 +153,17 @@ def network_rows(tools, options):
                         f"Sparring sparse_allreduce, {density}, {result} result", "network",
                         sparring("sparse_allreduce", "--density", density, "--result", result,
                                  iterations=5), few))
-    rows.append(Row("compressed-1", "Sparring compressed_allreduce, 1%, all included", "network",
-                    sparring("compressed_allreduce", "--density", "1%", iterations=5, warmup=2),
-                    few))
+    rows.append(Row("sparse-1-cluster", "Sparring sparse_allreduce, 1%, clustered", "network",
+                    sparring("sparse_allreduce", "--density", "1%", "--pattern", "cluster",
+                             iterations=5), 1))
+    for name, codec in COMPRESSED:
+        rows.append(Row(f"compressed-{name}",
+                        f"Sparring compressed_allreduce, {codec}, all included", "network",
+                        sparring("compressed_allreduce", "--codec", codec, iterations=5, warmup=2),
+                        few))
+    rows.append(Row("bounded-1", f"Sparring compressed_allreduce, {BOUNDED}", "network",
+                    sparring("compressed_allreduce", "--codec", BOUNDED, "--buckets", "1",
+                             iterations=5, warmup=2), few))
     algorithms = (0, 4, 6) if options.quick else range(len(OPENMPI_ALGORITHMS))
     for algorithm in algorithms:
         rows.append(Row(f"openmpi-{OPENMPI_ALGORITHMS[algorithm]}",
@@ -111,7 +176,7 @@ def local_rows(tools, options):
     """Two ranks on one host, nothing shaped: a long vector, then 4 KiB."""
     hosts = [0, 0]
     every = (0, 4, 6) if options.quick else tuple(range(len(OPENMPI_ALGORITHMS)))
-    rounds = 3 if options.quick else 5
+    rounds = 2 if options.quick else 5
     long = Work(options.elements, 2, 7, options.local_limit_s, hosts)
     short = Work(1024, 200, 2000, options.local_limit_s, hosts)
 

@@ -2,20 +2,14 @@
 """The tables, the goals, and the JSON."""
 
 import json
+import re
 
 import plan
-from findings import chosen_well, predicted_well, share, worst
+from goals import GOAL_ELEMENTS, GOAL_HOSTS, GOAL_RATE, best, goals
 from sweep_tables import print_sweep
 
 SCHEMAS = (1, 2)
 PHASES = ("select", "encode", "reduce_scatter", "merge", "allgather", "decode")
-GOAL_HOSTS, GOAL_RATE, GOAL_ELEMENTS = 8, "1gbit", 25557032
-
-
-def best(rows):
-    """The fastest right result of another library among these, or None."""
-    peers = [row for row in rows if row.peer and row.ok]
-    return min(peers, key=lambda row: row.sample.p50, default=None)
 
 
 def megabytes(count):
@@ -36,11 +30,19 @@ def note(row, reference):
         words.insert(0, f"WRONG: {row.wrong} elements")
     if row.error:
         words.append(f"then failed: {row.error}")
-    if row.name.startswith("compressed"):
+    lossy = re.search("compressed|bounded", row.name)
+    if lossy:
         words.append(f"LOSSY: relerr {sample.relerr:.2g} stays for later steps")
-    if row.name.startswith("sparse"):
+    if "sparse" in row.name:
         words.append("exact sum of lists: communication and summing only")
-    lossy_or_sparse = row.name.startswith(("compressed", "sparse"))
+    if sample.over_bound is not None:
+        words.append(f"sent {sample.over_bound:.2f} of the least bytes")
+    if sample.wire is not None:
+        words.append(f"the wire alone {sample.wire / 1e3:.1f} ms")
+    if sample.overlap is not None:
+        words.append(f"overlap {sample.overlap:.2f}, one bucket at a time takes {sample.gain:.2f} "
+                     "times as long")
+    lossy_or_sparse = lossy or "sparse" in row.name
     if lossy_or_sparse and reference is not None and sample.p50 > reference.sample.p50:
         words.insert(0, f"LOSES to dense {reference.name}")
     return "; ".join(word for word in words if word)
@@ -86,76 +88,6 @@ def print_phases(rows):
             for name in PHASES))
 
 
-def median_ratio(rows, name, other):
-    """The first's time over the second's, median of their rounds, None = unknown; details."""
-    by_name = {row.name: row for row in rows}
-    a, b = by_name.get(name), by_name.get(other)
-    for row, what in ((a, name), (b, other)):
-        if row is None or not row.ok:
-            return None, f"{what} was not measured"
-    middle, least, most, count = plan.pair_ratio(a, b)
-    return middle, f"{count} pairs, {least:.3f} to {most:.3f}"
-
-
-def over_best(rows, name):
-    """Best dense peer's time over the row's."""
-    row = next((row for row in rows if row.name == name), None)
-    reference = best(row for row in rows if row.part == "network")
-    if row is None or not row.ok:
-        return None, f"{name} was not measured"
-    if reference is None:
-        return None, "no dense peer was measured"
-    return reference.sample.p50 / row.sample.p50, f"against {reference.name}"
-
-
-def is_main(point):
-    """Is it that of the goals: 102 MB on 8 hosts?"""
-    return (point["hosts"], point["ranks_per_host"], point["elements"]) == (
-        GOAL_HOSTS, 1, GOAL_ELEMENTS)
-
-
-def goals(rows, points):
-    """Tuples: what, what is wanted, at most or at least, reached (None = unknown), details."""
-    limit_text = "limit was not measured"
-    limit = next((row for row in rows if row.name == "limit" and row.ok), None)
-    dense = next((row for row in rows if row.name == "dense" and row.ok), None)
-    of_limit = dense.sample.p50 / limit.sample.p50 if limit and dense else None
-    table = [
-        ("dense allreduce: time over Gloo's", "<=", 1.02, *median_ratio(rows, "dense", "gloo")),
-        ("dense allreduce: time over the limit's", "<=", 1.04, of_limit,
-         limit.sample.detail if limit else limit_text),
-        ("sparse_allreduce 0.1 %, list result: times faster than the best dense peer", ">=", 60,
-         *over_best(rows, "sparse-0.1-list")),
-        ("sparse_allreduce 0.1 %, dense result: same", ">=", 40, *over_best(rows, "sparse-0.1")),
-        ("sparse_allreduce 1 %, dense result: same", ">=", 12, *over_best(rows, "sparse-1")),
-        ("sparse_allreduce 10 %, dense result: same", ">=", 2.2, *over_best(rows, "sparse-10")),
-        ("compressed_allreduce 1 %, all included, lossy: same", ">=", 6.5,
-         *over_best(rows, "compressed-1")),
-        ("2 ranks, shared memory: times faster than Open MPI", ">=", 1.3,
-         *median_ratio(rows, "local-openmpi-shm", "local-shm")),
-        ("2 ranks, loopback TCP: times faster than Open MPI", ">=", 1.3,
-         *median_ratio(rows, "local-openmpi-tcp", "local-tcp")),
-        ("2 ranks, loopback TCP: times faster than Gloo", ">=", 1.3,
-         *median_ratio(rows, "local-gloo", "local-tcp")),
-        ("2 ranks, 4 KiB, shared memory: time over Open MPI's", "<=", 1,
-         *median_ratio(rows, "latency-shm", "latency-openmpi")),
-        ("sweep: bytes of an exact sum over the least, 102 MB on 8 hosts", "<=", 1.2,
-         *worst(points, "over_bound", is_main)),
-        ("sweep: sparse_allreduce, time over that of the dense sum", "<=", 1.03,
-         *worst(points, "loss")),
-        ("sweep: algorithms taken, of those tried, that are within 10 % of the best", ">=", 0.95,
-         *share(*chosen_well(points), "points")),
-        ("sweep: algorithms that the model alone would take: same", ">=", 0.95,
-         *share(*chosen_well(points, model_alone=True), "points")),
-        ("sweep: predictions within 20 %, where the link is no limit 35 %", ">=", 0.9,
-         *share(*predicted_well(points), "rows")),
-    ]
-    return [{"goal": what, "relation": relation, "wanted": wanted, "reached": value,
-             "yes": None if value is None else
-             (value <= wanted if relation == "<=" else value >= wanted), "detail": detail}
-            for what, relation, wanted, value, detail in table]
-
-
 def print_goals(data):
     """Reached against wanted."""
     print("#\n# Reached against wanted")
@@ -173,6 +105,9 @@ def heads(data):
     size = f"{data['elements'] * 4 / 1e6:.1f} MB"
     hosts = f"{data['hosts']} hosts, one rank each, links of {data['rate']}"
     return (("network", hosts, 1e3, "ms"),
+            ("levels", f"4 hosts of 2 ranks, links of 1gbit, {size}", 1e3, "ms"),
+            ("overlap", f"2 hosts of a CPU each, links of 250mbit, {size}", 1e3, "ms"),
+            ("fast", f"2 hosts, links of 10gbit, {size}", 1e3, "ms"),
             ("local", f"2 ranks on one host, {size}", 1e3, "ms"),
             ("latency", "2 ranks on one host, 4 KiB", 1, "us"))
 
