@@ -53,11 +53,10 @@ class Sample:
     detail: str = ""  # version, or what was chosen
     load: float = None  # load average when it began
     ratio: float = None  # bytes that a dense ring sends over those of the busiest rank
-    over_bound: float = None  # ... and those over the least there can be, of exact sums of lists
-    bound: float = None  # the least
+    bound: float = None  # the least bytes there can be, of exact sums at random positions,
+    over_bound: float = None  # and those of the busiest rank over them
     overlap: float = None  # of buckets: what part of the shorter of wire and CPU is hidden,
-    gain: float = None  # how much faster than one at a time they are,
-    wire: float = None  # and how long the wire alone takes
+    gain: float = None  # and how much faster than one at a time they are
     byte_us: float = None  # of a limit: all CPUs together, when each rank sends a byte by TCP,
     pass_us: float = None  # and when each rank writes a vector once
 
@@ -264,14 +263,15 @@ class Sparring:
 
     @staticmethod
     def pipeline_of(row):
-        """What is known of buckets, beside which the wire alone and one at a time are measured."""
+        """What is known of buckets, beside which they are measured one at a time."""
         buckets = row.get("buckets")
-        return {"overlap": row["overlap"], "gain": buckets["gain"],
-                "wire": buckets["wire_us"]} if buckets else {}
+        return {"overlap": row["overlap"], "gain": buckets["gain"]} if buckets else {}
 
     def rows(self):
         """One run of all ranks: the rows of its JSON."""
         work, address = self.work, self.tools.root(self.work)[0]
+        if work.pinned and len(os.sched_getaffinity(0)) < len(work.hosts):
+            raise Failed(f"{len(work.hosts)} ranks want a CPU each")
         port = self.tools.next_port()
         result = os.path.join(self.tools.hosts.folder, f"perf{port}.json")
         words = [self.tools.perf, *self.arguments, "--elements", str(work.elements), "-w",
@@ -335,9 +335,11 @@ class Link:
         busy = end["cpu_utilization_percent"]
         busy = (busy["host_total"] + busy["remote_total"]) / 100
         each = ranks / len(os.sched_getaffinity(0))
-        return Sample(us, us, us, 1, least, least, detail=f"iperf3: {rate / 1e6:.0f} Mbit/s",
-                      byte_us=each * busy * 8e6 / rate,
-                      pass_us=each * pass_us(4 * self.work.elements))
+        sample = Sample(us, us, us, 1, least, least, detail=f"iperf3: {rate / 1e6:.0f} Mbit/s")
+        if not both:
+            sample.byte_us = each * busy * 8e6 / rate
+            sample.pass_us = each * pass_us(4 * self.work.elements)
+        return sample
 
     def close(self):
         """Nothing runs between measurements."""

@@ -17,6 +17,9 @@ from hosts import Failed
 from peers import OPENMPI_ALGORITHMS, Gloo, Link, OpenMPI, Sample, Sparring, Work
 
 
+MEDIANS = ("p50", "cpu", "ratio", "over_bound", "overlap", "gain")
+
+
 @dataclasses.dataclass
 class Row:
     """A line of the table. kind: of its source."""
@@ -51,24 +54,24 @@ class Row:
 
     @property
     def sample(self):
-        """All rounds together: the median of their medians, the least and the most of all."""
+        """All rounds together: medians of what they say, the least and the most time of all."""
         last = self.samples[-1]
+        medians = {name: statistics.median(getattr(sample, name) for sample in self.samples)
+                   for name in MEDIANS if getattr(last, name) is not None}
         return dataclasses.replace(
             last,
-            p50=statistics.median(sample.p50 for sample in self.samples),
             least=min(sample.least for sample in self.samples),
             most=max(sample.most for sample in self.samples),
             iterations=sum(sample.iterations for sample in self.samples),
-            cpu=None if last.cpu is None else
-            statistics.median(sample.cpu for sample in self.samples),
-            wrong=self.wrong if last.wrong is not None else None)
+            wrong=self.wrong if last.wrong is not None else None, **medians)
 
 
 SPARSE = (("0.1", "0.1%", "dense"), ("0.1-list", "0.1%", "list"), ("1", "1%", "dense"),
           ("10", "10%", "dense"))
 
 
-COMPRESSED = (("0.1", "topk:ratio=0.1%"), ("1", "topk:ratio=1%"), ("1-fp16", "topk:ratio=1%+fp16"))
+COMPRESSED = (("compressed-0.1", "topk:ratio=0.1%"), ("compressed-1", "topk:ratio=1%"),
+              ("fp16-compressed-1", "topk:ratio=1%+fp16"))
 BOUNDED = "topk:ratio=1%,union=bounded+fp16"
 
 LEVELS = ("hierarchical", "hosts", "relay", "direct", "ring", "doubling")
@@ -153,17 +156,17 @@ def network_rows(tools, options):
                         f"Sparring sparse_allreduce, {density}, {result} result", "network",
                         sparring("sparse_allreduce", "--density", density, "--result", result,
                                  iterations=5), few))
-    rows.append(Row("sparse-1-cluster", "Sparring sparse_allreduce, 1%, clustered", "network",
+    rows.append(Row("clustered-sparse-1", "Sparring sparse_allreduce, 1%, clustered", "network",
                     sparring("sparse_allreduce", "--density", "1%", "--pattern", "cluster",
                              iterations=5), 1))
     for name, codec in COMPRESSED:
-        rows.append(Row(f"compressed-{name}",
+        rows.append(Row(name,
                         f"Sparring compressed_allreduce, {codec}, all included", "network",
                         sparring("compressed_allreduce", "--codec", codec, iterations=5, warmup=2),
                         few))
-    rows.append(Row("bounded-1", f"Sparring compressed_allreduce, {BOUNDED}", "network",
-                    sparring("compressed_allreduce", "--codec", BOUNDED, "--buckets", "1",
-                             iterations=5, warmup=2), few))
+    rows.append(Row("bounded-1", f"Sparring compressed_allreduce, {BOUNDED}, all included",
+                    "network", sparring("compressed_allreduce", "--codec", BOUNDED, iterations=5,
+                                        warmup=2), few))
     algorithms = (0, 4, 6) if options.quick else range(len(OPENMPI_ALGORITHMS))
     for algorithm in algorithms:
         rows.append(Row(f"openmpi-{OPENMPI_ALGORITHMS[algorithm]}",
@@ -221,7 +224,7 @@ def measure_once(row, number):
         sample.load = load
         row.samples.append(sample)
         progress(f"  {row.name}: {sample.p50 / 1e3:.3f} ms")
-    except (Failed, OSError, ValueError, KeyError) as error:
+    except (Failed, OSError, ValueError, KeyError, MemoryError) as error:
         row.error = str(error) or type(error).__name__
         progress(f"  {row.name}: round {number + 1}: {row.error}")
         row.source.close()

@@ -36,9 +36,7 @@ def note(row, reference):
     if "sparse" in row.name:
         words.append("exact sum of lists: communication and summing only")
     if sample.over_bound is not None:
-        words.append(f"sent {sample.over_bound:.2f} of the least bytes")
-    if sample.wire is not None:
-        words.append(f"the wire alone {sample.wire / 1e3:.1f} ms")
+        words.append(f"sent {sample.over_bound:.2f} of the least for random positions")
     if sample.overlap is not None:
         words.append(f"overlap {sample.overlap:.2f}, one bucket at a time takes {sample.gain:.2f} "
                      "times as long")
@@ -56,12 +54,12 @@ def print_rows(rows, heading, unit_us, unit):
     print(f"#\n# {heading}")
     if reference is not None:
         print(f"# best dense peer: {reference.name}; peer/this = its time over the row's")
-    print(f"# {'row':20} {'p50(' + unit + ')':>10} {'min':>10} {'max':>10} {'n':>5} "
+    print(f"# {'row':26} {'p50(' + unit + ')':>10} {'min':>10} {'max':>10} {'n':>5} "
           f"{'cpu(' + unit + ')':>10} {'sent(MB)':>9} {'recv(MB)':>9} {'peer/this':>9} "
           f"{'#wrong':>6}  what")
     for row in rows:
         if not row.samples:
-            print(f"  {row.name:20} {'-':>10} {'-':>10} {'-':>10} {0:5} {'-':>10} {'-':>9} "
+            print(f"  {row.name:26} {'-':>10} {'-':>10} {'-':>10} {0:5} {'-':>10} {'-':>9} "
                   f"{'-':>9} {'-':>9} {'-':>6}  {row.title}: {row.error or 'not measured'}")
             continue
         s = row.sample
@@ -69,7 +67,7 @@ def print_rows(rows, heading, unit_us, unit):
         wrong = "-" if s.wrong is None else s.wrong
         times = " ".join(figure(us / unit_us) for us in (s.p50, s.least, s.most))
         cpu = f"{'-':>10}" if s.cpu is None else figure(s.cpu / unit_us)
-        print(f"  {row.name:20} {times} {s.iterations:5} {cpu} {megabytes(s.sent):>9} "
+        print(f"  {row.name:26} {times} {s.iterations:5} {cpu} {megabytes(s.sent):>9} "
               f"{megabytes(s.received):>9} {ratio:>9} {wrong:>6}  {row.title}"
               f" [{note(row, reference)}]")
 
@@ -80,10 +78,10 @@ def print_phases(rows):
     if not rows:
         return
     print("#\n# Phases in ms, each on the rank where it takes longest; they may overlap")
-    print(f"# {'row':20} " + " ".join(f"{name:>14}" for name in PHASES))
+    print(f"# {'row':26} " + " ".join(f"{name:>14}" for name in PHASES))
     for row in rows:
         phases = row.sample.phases
-        print(f"  {row.name:20} " + " ".join(
+        print(f"  {row.name:26} " + " ".join(
             f"{phases[name] / 1e3:14.1f}" if phases.get(name) is not None else f"{'-':>14}"
             for name in PHASES))
 
@@ -116,8 +114,9 @@ def machine(data):
     """What ran, and on what."""
     yield (f"Sparring against Gloo and Open MPI: {data['hosts']} emulated hosts, {data['rate']}, "
            f"{data['elements']} fp32 ({data['elements'] * 4 / 1e6:.1f} MB)")
+    pinned = "overlap alone" if any(row["part"] == "overlap" for row in data["rows"]) else "nobody"
     yield (f"{data['cpus']} CPUs for all ranks, Linux {data['kernel']}; congestion control "
-           f"{data['congestion'] or 'unknown'}; pinned: nobody; load average "
+           f"{data['congestion'] or 'unknown'}; pinned: {pinned}; load average "
            f"{data['load_start']:.2f} at start, {data['load_end']:.2f} at the end")
     if data.get("stopped"):
         yield "stopped before its end: some of it was not measured"

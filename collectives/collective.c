@@ -360,7 +360,7 @@ spr_status spr_collective_post(spr_comm *comm, const struct spr_plan *plan,
     if (status == SPR_OK) {
         assert(*out);
         spr_collective_step(*out);
-        comm->channel.recent_ns = 0;
+        comm->channel.recent_ns = comm->quiet_since = 0;
         /* A rank alone has no thread, and waits for nobody. */
         while (comm->size == 1 && !(*out)->done && spr_comm_progress_locked(comm) > 0)
             ;

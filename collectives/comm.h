@@ -84,6 +84,7 @@ struct spr_comm {
     int timer_fd;          /* wakes a caller that sleeps on epoll_fd for deadlines; -1: none */
     bool armed;            /* spr_comm_arm said "sleep" */
     bool may_spin;
+    uint64_t quiet_since;         /* nothing was posted or has happened; 0: not known */
     int helpers;                  /* threads of `workers` when they are wanted */
     pthread_mutex_t workers_lock; /* of the two below: who compresses waits for no driver */
     struct spr_workers *workers;  /* help to compute; NULL: none yet */

@@ -14,7 +14,7 @@
 #include "collectives/watch.h"
 
 #define TIMER_NS 1000000ull
-#define LINGER_NS 20000000u
+#define POLITE_NS 20000000u
 #define LOOKS 15  /* between two of a polling driver that read a clock */
 #define ASIDE 100 /* times that a driver yields for who wants the lock */
 
@@ -219,18 +219,22 @@ static int look_often(spr_comm *comm)
 /* How to look again when there was nothing to do for a while. */
 enum patience { SLEEP, YIELD, SPIN };
 
-/* Who has a CPU keeps it for SPARRING_SPIN; while somebody waits, it is let go of in between for
- * LINGER_NS more: asleep, this host would have an idle CPU, and the peer would wait for it to wake.
- * Who has none lets go of it at once, as long as SPARRING_SPIN. */
-static enum patience patience(const spr_comm *comm, uint64_t idle_ns, bool is_caller)
+/* Who has a CPU keeps it for SPARRING_SPIN; while somebody waits, and something has happened within
+ * POLITE_NS, it lets go of it after each look then: asleep, this host would have an idle CPU, and
+ * the peer would wait for it to wake. A caller who has none does so at once, for SPARRING_SPIN. */
+static enum patience patience(const spr_comm *comm, uint64_t now, uint64_t idle_since,
+                              bool is_caller)
 {
-    bool soon = (double)idle_ns < comm->options.spin_s * 1e9;
+    double spin_ns = comm->options.spin_s * 1e9;
+    bool soon = (double)(now - idle_since) < spin_ns;
 
-    if (comm->may_spin && soon)
+    if (!comm->may_spin)
+        return is_caller && soon ? YIELD : SLEEP;
+    if (soon)
         return SPIN;
-    if (comm->options.spin_s == 0 || !(is_caller || comm->waiters > 0))
+    if (spin_ns == 0 || !(is_caller || comm->waiters > 0))
         return SLEEP;
-    return soon || (comm->may_spin && idle_ns < LINGER_NS) ? YIELD : SLEEP;
+    return (double)(now - comm->quiet_since) < spin_ns + POLITE_NS ? YIELD : SLEEP;
 }
 
 /* `is_caller`: somebody waits in a call; else it is the library's thread. */
@@ -243,7 +247,7 @@ static bool drive_alone(spr_comm *comm, bool (*done)(void *arg), void *arg, uint
     while (!done(arg)) {
         uint64_t now;
         if (how == SPIN ? look_often(comm) : spr_comm_progress_locked(comm)) {
-            idle_since = 0;
+            idle_since = comm->quiet_since = 0;
             how = SLEEP;
             if (comm->background)
                 pthread_cond_broadcast(&comm->changed);
@@ -256,7 +260,8 @@ static bool drive_alone(spr_comm *comm, bool (*done)(void *arg), void *arg, uint
         if (now >= until_ns)
             return done(arg);
         idle_since = idle_since ? idle_since : now;
-        how = patience(comm, now - idle_since, is_caller);
+        comm->quiet_since = comm->quiet_since ? comm->quiet_since : now;
+        how = patience(comm, now, idle_since, is_caller);
         if (how == SPIN)
             make_way(comm, false);
         else if (how == YIELD)

@@ -55,7 +55,7 @@ struct spr_options {
     char *decisions;            /* "", or a file to follow: collectives/decisions.h */
     char *decisions_log;        /* "", or a file that is written */
     int workers;                /* threads that help to compute; -1: as CPUs suffice */
-    double spin_s;              /* poll this long before sleeping, when CPUs suffice */
+    double spin_s;              /* poll this long before yielding the CPU, or sleeping */
     size_t zerocopy_bytes;      /* SEND_ZC from this size, off-host only; inf = never */
     char *trace_file;           /* "" = none */
     char *trace_dir;            /* "" = the flight recorder stays in private memory */

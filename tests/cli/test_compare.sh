@@ -171,18 +171,25 @@ def given(name, part, us, **figures):
 
 more = [given("limit", "network", 100, sent=1000, byte_us=0.1125, pass_us=60, detail="iperf3"),
         given("sparse-0.1", "network", 180, ratio=149, bound=800), given("sparse-0.1-list", "network", 120, bound=800),
-        given("sparse-1-cluster", "network", 1, over_bound=1.25), given("bounded-1", "network", 9, wire=5),
+        given("clustered-sparse-1", "network", 1, over_bound=1.25),
+        given("bounded-1", "network", 9, phases={"select": 4}),
         row("levels-sparse-hierarchical", "levels", "sparring", [100, 50]),
         row("levels-sparse-direct", "levels", "sparring", [170, 85]),
         row("levels-sparse-ring", "levels", "sparring", [90, 60]),
-        given("overlap-compressed", "overlap", 1, overlap=0.8, gain=1.3, wire=1),
+        row("levels-sparse-doubling", "levels", "sparring", [900, 60]),
+        given("overlap-compressed", "overlap", 1, overlap=0.8, gain=1.3),
         row("fast-openmpi", "fast", "openmpi", [90]), row("fast-compressed-1", "fast", "sparring", [50])]
 answers = {goal["goal"]: (goal["yes"], goal["reached"]) for goal in report.goals([rows[0], *more], [])}
+assert len(answers) == len(report.goals([], [])) # no text twice
 answers = [answers[goal["goal"]] for goal in report.goals([], [])][18:]
 assert answers[:4] == [(True, 40), (False, 120 / 90), (True, 1.2), (None, None)], answers
 assert answers[5:6] == [(False, 149)] and answers[8:] == [
     (True, 1.25), (True, 1.7), (True, 1.05), (True, 0.8), (False, 1.3), (False, 1.8)], answers
-report.print_rows(more[8:9], "made up", 1, "us")
+assert report.goals(more[:-4], [])[28]["reached"] is None # not all that are flat
+report.print_rows(more[-3:-2], "made up", 1, "us")
+# Of several rounds the medians count.
+more[-3].samples += [Sample(3, 3, 3, 1, overlap=0.5), Sample(2, 2, 2, 1, overlap=0.7)]
+assert (more[-3].sample.p50, more[-3].sample.overlap) == (2, 0.7)
 
 # Every second round goes backwards, so that drift hits both of a pair.
 names = [[row.name for row in plan.in_turn(rows[:5], number)] for number in range(3)]
@@ -190,6 +197,7 @@ assert names == [["gloo", "dense", "openmpi-ring", "sparse-1", "sparse-10"], ["d
 END
 expect out '^  sparse-10 .* 0\.80 .*LOSES to dense gloo'
 expect out '^  sparse-1  .* 8\.00 '
+expect out '^  overlap-compressed .*LOSSY.*overlap 0\.80, one bucket at a time takes 1\.30 times as long'
 expect out '^  compressed-1 .* 4\.00 .*LOSSY'
 ! grep '^  sparse-1  .*LOSES' "$folder/out" || fail "sparse-1 does not lose"
 
@@ -291,6 +299,23 @@ for row in dense-ring-epoll sparse-1 compressed-1; do
 done
 expect out '^  compressed-1 .*LOSSY'
 expect out '^  local-shm( +[0-9.]+){5}( +-){3} +0 '
+
+# Networks and figures of their own.
+run "${small[@]}" --only overlap,levels-sparse-direct,sparse-1,bounded,fast-compressed --json "$folder/json"
+expect_code 0
+expect out '^  levels-sparse-direct .* sent [0-9.]+ of the least for random positions'
+expect out '^  fast-compressed-1 .*LOSSY'
+python3 - "$folder/json" "$(nproc)" <<'END' || fail "the figures of the rows"
+import json, sys
+rows = {row["name"]: row for row in json.load(open(sys.argv[1]))["rows"]}
+result = {name: row["result_us"] for name, row in rows.items()}
+assert result["sparse-1"]["ratio"] > 5 and result["sparse-1"]["over_bound"] > 1, result
+assert "over_bound" not in result["bounded-1"] and result["bounded-1"]["phases"]["select"] > 0, result
+if int(sys.argv[2]) > 1:
+    assert result["overlap-compressed"]["overlap"] <= 1 and result["overlap-compressed"]["gain"] > 0, result
+else:
+    assert "a CPU each" in rows["overlap-compressed"]["error"], rows
+END
 
 # The sweep: every algorithm beside the choice and the dense sum; a cell that would take too long is left out.
 run --only sweep --cells 2/1gbit/16K,2x2/1gbit/64K,2/100kbit/16M --densities 1%,50% --json "$folder/json" \

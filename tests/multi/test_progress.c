@@ -444,6 +444,49 @@ static void a_driver_that_never_sleeps_lets_others_in(void **state)
     on_all_transports(2, "thread", run_restless);
 }
 
+/* Rank 1 is late; rank 0 waits, in slices of so many seconds. Who waits long must leave the CPU to
+ * others, however often it asks. */
+static void wait_for_the_late(struct job *job, int rank, spr_comm *comm, double slice_s)
+{
+    enum { LATE_MS = 500 };
+    spr_stats before = {.struct_size = sizeof before}, after = before;
+    spr_request *request;
+    float x = 1;
+    clock_t cpu;
+
+    (void)job;
+    RANK_CHECK(spr_barrier(comm, NULL) == SPR_OK);
+    if (rank == 1)
+        job_pause_ms(LATE_MS);
+    RANK_CHECK(spr_comm_stats(comm, &before) == SPR_OK);
+    cpu = clock();
+    RANK_CHECK(spr_iallreduce(comm, &x, &x, 1, SPR_FP32, SPR_SUM, NULL, &request) == SPR_OK);
+    while (request) {
+        spr_status status = spr_wait(&request, slice_s);
+        RANK_CHECK(status == SPR_OK || (status == SPR_ERR_TIMEOUT && slice_s > 0));
+    }
+    cpu = clock() - cpu;
+    RANK_CHECK(spr_comm_stats(comm, &after) == SPR_OK);
+    if (rank == 0) {
+        RANK_CHECK(after.sleeps > before.sleeps);
+        RANK_CHECK((double)cpu * 1e3 / CLOCKS_PER_SEC < LATE_MS / 2);
+    }
+    RANK_CHECK(x == 2);
+}
+
+static void run_patient(struct job *job, int rank, spr_comm *comm)
+{
+    wait_for_the_late(job, rank, comm, -1);
+    wait_for_the_late(job, rank, comm, 0.01);
+}
+
+static void who_waits_long_sleeps(void **state)
+{
+    (void)state;
+    on_all_transports(2, "thread", run_patient);
+    on_all_transports(2, "caller", run_patient);
+}
+
 /* Otherwise a ring that nothing goes over would leave progress to one thread. */
 static void run_nearby(struct job *job, int rank, spr_comm *comm)
 {
@@ -486,6 +529,7 @@ int main(void)
         cmocka_unit_test(a_loop_around_spr_test_is_enough),
         cmocka_unit_test(endless_timeouts_work),
         cmocka_unit_test(a_driver_that_never_sleeps_lets_others_in),
+        cmocka_unit_test(who_waits_long_sleeps),
         cmocka_unit_test(transports_that_lead_to_nobody_are_closed),
     };
 
