@@ -15,20 +15,18 @@ def best(rows):
     return min(peers, key=lambda row: row.sample.p50, default=None)
 
 
-def median_ratio(rows, name, other):
-    """The first's time over the second's, median of their rounds, None = unknown; details."""
-    by_name = {row.name: row for row in rows}
-    a, b = by_name.get(name), by_name.get(other)
-    for row, what in ((a, name), (b, other)):
-        if row is None or not row.ok:
-            return None, f"{what} was not measured"
-    middle, least, most, count = plan.pair_ratio(a, b)
-    return middle, f"{count} pairs, {least:.3f} to {most:.3f}"
-
-
 def find(rows, name):
     """The row of that name, when it was measured and right."""
     return next((row for row in rows if row.name == name and row.ok), None)
+
+
+def median_ratio(rows, name, other):
+    """The first's time over the second's, median of their rounds, None = unknown; details."""
+    a, b = find(rows, name), find(rows, other)
+    if a is None or b is None:
+        return None, f"{other if a else name} was not measured"
+    ratio, least, most, count = plan.pair_ratio(a, b)
+    return ratio, f"{count} pairs, {least:.3f} to {most:.3f}"
 
 
 def middle(rows, name, figure):

@@ -74,6 +74,8 @@ COMPRESSED = (("compressed-0.1", "topk:ratio=0.1%"), ("compressed-1", "topk:rati
               ("fp16-compressed-1", "topk:ratio=1%+fp16"))
 BOUNDED = "topk:ratio=1%,union=bounded+fp16"
 
+# Rates that no option changes, by part.
+FIXED = {"levels": "1gbit", "overlap": "250mbit", "fast": "10gbit"}
 LEVELS = ("hierarchical", "hosts", "relay", "direct", "ring", "doubling")
 FLAT = ("direct", "ring", "doubling")
 
@@ -90,9 +92,9 @@ class Network:
 def networks(tools, options):
     """All rows. One host's link is never used: its ranks talk over loopback."""
     return [Network(options.hosts, options.rate, network_rows(tools, options)),
-            Network(4, "1gbit", levels_rows(tools, options)),
-            Network(2, "250mbit", overlap_rows(tools, options)),
-            Network(2, "10gbit", fast_rows(tools, options)),
+            Network(4, FIXED["levels"], levels_rows(tools, options)),
+            Network(2, FIXED["overlap"], overlap_rows(tools, options)),
+            Network(2, FIXED["fast"], fast_rows(tools, options)),
             Network(1, "1gbit", local_rows(tools, options))]
 
 

@@ -103,9 +103,10 @@ def heads(data):
     size = f"{data['elements'] * 4 / 1e6:.1f} MB"
     hosts = f"{data['hosts']} hosts, one rank each, links of {data['rate']}"
     return (("network", hosts, 1e3, "ms"),
-            ("levels", f"4 hosts of 2 ranks, links of 1gbit, {size}", 1e3, "ms"),
-            ("overlap", f"2 hosts of a CPU each, links of 250mbit, {size}", 1e3, "ms"),
-            ("fast", f"2 hosts, links of 10gbit, {size}", 1e3, "ms"),
+            ("levels", f"4 hosts of 2 ranks, links of {plan.FIXED['levels']}, {size}", 1e3, "ms"),
+            ("overlap", f"2 hosts of a CPU each, links of {plan.FIXED['overlap']}, {size}", 1e3,
+             "ms"),
+            ("fast", f"2 hosts, links of {plan.FIXED['fast']}, {size}", 1e3, "ms"),
             ("local", f"2 ranks on one host, {size}", 1e3, "ms"),
             ("latency", "2 ranks on one host, 4 KiB", 1, "us"))
 

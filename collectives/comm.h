@@ -84,8 +84,9 @@ struct spr_comm {
     int timer_fd;          /* wakes a caller that sleeps on epoll_fd for deadlines; -1: none */
     bool armed;            /* spr_comm_arm said "sleep" */
     bool may_spin;
-    uint64_t quiet_since;         /* nothing was posted or has happened; 0: not known */
-    int helpers;                  /* threads of `workers` when they are wanted */
+    uint64_t quiet_since; /* who drives has found nothing to do; 0: something was posted, or was
+                           * done, since it looked last */
+    int helpers;          /* threads of `workers` when they are wanted */
     pthread_mutex_t workers_lock; /* of the two below: who compresses waits for no driver */
     struct spr_workers *workers;  /* help to compute; NULL: none yet */
     bool no_workers;              /* there are none to be had */

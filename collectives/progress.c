@@ -14,9 +14,9 @@
 #include "collectives/watch.h"
 
 #define TIMER_NS 1000000ull
-#define POLITE_NS 20000000u
-#define LOOKS 15  /* between two of a polling driver that read a clock */
-#define ASIDE 100 /* times that a driver yields for who wants the lock */
+#define POLITE_NS 20000000u /* so long is a quiet link looked at while somebody waits */
+#define LOOKS 15            /* between two of a polling driver that read a clock */
+#define ASIDE 100           /* times that a driver yields for who wants the lock */
 
 /* Progress ------------------------------------------------------------------------------------- */
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Who moves the bytes, and who is woken: real processes, waiting threads, callers with an event
- * loop.
+ * Who moves the bytes, and who is woken: real processes and waiting threads. Callers with an event
+ * loop: test_poller.c.
  */
 #include <math.h>
-#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,11 +37,10 @@ static size_t scaled(size_t n)
 /* All ranks of the job meet; `round` counts from 0, each used once. */
 static void meet(struct job *job, int round)
 {
-    _Atomic int *count = (_Atomic int *)job->shared + round;
+    _Atomic int *count = job_counter(job, round);
 
     atomic_fetch_add(count, 1);
-    while (atomic_load(count) < job->size)
-        job_pause_ms(1);
+    job_await(count, job->size);
 }
 
 /* A time that one rank tells the others. */
@@ -54,13 +52,9 @@ static _Atomic uint64_t *shared_time(struct job *job)
 static void on_all_transports(int size, const char *progress,
                               void (*rank_main)(struct job *job, int rank, spr_comm *comm))
 {
-    for (size_t t = 0; t < job_transport_count; t++) {
-        struct job job;
-        setenv("SPARRING_PROGRESS", progress, 1);
-        job_start(&job, size, job_transports[t], rank_main, NULL);
-        unsetenv("SPARRING_PROGRESS");
-        job_expect_success(&job, SECONDS);
-    }
+    setenv("SPARRING_PROGRESS", progress, 1);
+    job_on_all_transports(size, rank_main, NULL, SECONDS);
+    unsetenv("SPARRING_PROGRESS");
 }
 
 /* Many in flight ------------------------------------------------------------------------------- */
@@ -226,162 +220,8 @@ static void an_abort_leaves_even_when_nothing_runs(void **state)
     on_all_transports(3, "caller", run_quiet_abort);
 }
 
-/* Event loops ---------------------------------------------------------------------------------- */
-
-/* As a program with poll() would wait; a sleep that nothing ends is a failure. */
-static spr_status poll_until_done(spr_comm *comm, spr_request **request)
-{
-    spr_status status;
-
-    while ((status = spr_test(request)) == SPR_IN_PROGRESS) {
-        struct pollfd fd = {spr_comm_fd(comm), POLLIN, 0};
-        if (spr_comm_arm(comm) == SPR_OK)
-            RANK_CHECK(poll(&fd, 1, (int)(FAR_TOO_LONG_MS * spr_time_factor())) == 1);
-    }
-    return status;
-}
-
-static void run_poll_deadline(struct job *job, int rank, spr_comm *comm)
-{
-    spr_call_options options = SPR_CALL_OPTIONS_INIT;
-    spr_request *request;
-    float x[1000] = {0};
-    uint64_t begin = spr_monotonic_ns();
-
-    if (rank == 0) {
-        options.timeout_s = 0.3;
-        RANK_CHECK(spr_iallreduce(comm, x, x, 1000, SPR_FP32, SPR_SUM, &options, &request) ==
-                   SPR_OK);
-        RANK_CHECK(poll_until_done(comm, &request) == SPR_ERR_DEADLINE);
-        RANK_CHECK(seconds_since(begin) < 2 * spr_time_factor());
-    }
-    meet(job, 0);
-}
-
-static void a_deadline_wakes_the_poller(void **state)
-{
-    (void)state;
-    on_all_transports(2, "caller", run_poll_deadline);
-}
-
-static void *abort_soon(void *comm)
-{
-    job_pause_ms(100);
-    spr_comm_abort(comm, "another thread");
-    return NULL;
-}
-
-static void run_poll_abort(struct job *job, int rank, spr_comm *comm)
-{
-    spr_request *request;
-    float x[1000] = {0};
-    pthread_t thread;
-
-    if (rank == 0) {
-        RANK_CHECK(spr_iallreduce(comm, x, x, 1000, SPR_FP32, SPR_SUM, NULL, &request) == SPR_OK);
-        RANK_CHECK(pthread_create(&thread, NULL, abort_soon, comm) == 0);
-        RANK_CHECK(poll_until_done(comm, &request) == SPR_ERR_REVOKED);
-        pthread_join(thread, NULL);
-    }
-    meet(job, 0);
-}
-
-static void an_abort_by_another_thread_wakes_the_poller(void **state)
-{
-    (void)state;
-    on_all_transports(2, "caller", run_poll_abort);
-}
-
-static float posted[300000];
-
-static void *post_soon(void *comm)
-{
-    static spr_request *request;
-
-    job_pause_ms(100);
-    RANK_CHECK(spr_iallreduce(comm, posted, posted, SPR_ARRAY_LEN(posted), SPR_FP32, SPR_SUM, NULL,
-                              &request) == SPR_OK);
-    return request;
-}
-
-/* One thread posts, the other one sleeps on the descriptor and moves the bytes. */
-static void run_poll_post(struct job *job, int rank, spr_comm *comm)
-{
-    struct pollfd fd = {spr_comm_fd(comm), POLLIN, 0};
-    spr_request *request;
-    _Atomic int done = 0;
-    pthread_t thread;
-    void *result;
-
-    (void)job;
-    (void)rank;
-    RANK_CHECK(pthread_create(&thread, NULL, post_soon, comm) == 0);
-    while (spr_comm_arm(comm) != SPR_OK)
-        RANK_CHECK(spr_comm_progress(comm) >= 0);
-    RANK_CHECK(poll(&fd, 1, (int)(FAR_TOO_LONG_MS * spr_time_factor())) == 1);
-    pthread_join(thread, &result);
-    request = result;
-    spr_on_complete(request, note, &done);
-    RANK_CHECK(poll_until_done(comm, &request) == SPR_OK);
-    RANK_CHECK(atomic_load(&done) == 1);
-}
-
-static void a_post_by_another_thread_wakes_the_poller(void **state)
-{
-    (void)state;
-    on_all_transports(2, "caller", run_poll_post);
-}
-
-static void run_poll_broadcast(struct job *job, int rank, spr_comm *comm)
-{
-    spr_call_options options = SPR_CALL_OPTIONS_INIT;
-    spr_request *request;
-    float x[1000] = {0};
-
-    options.algorithm = "direct";
-    x[999] = rank == 0 ? 7 : 0;
-    for (int i = 0; rank == job->size - 1 && i < 300; i++) {
-        RANK_CHECK(spr_comm_progress(comm) >= 0);
-        job_pause_ms(1);
-    }
-    RANK_CHECK(spr_ibroadcast(comm, x, 1000, SPR_FP32, 0, &options, &request) == SPR_OK);
-    RANK_CHECK(poll_until_done(comm, &request) == SPR_OK);
-    RANK_CHECK(x[999] == 7);
-}
-
-static void a_broadcast_to_a_late_poller_does_not_stall(void **state)
-{
-    (void)state;
-    on_all_transports(2, "caller", run_poll_broadcast);
-    on_all_transports(3, "caller", run_poll_broadcast);
-}
-
-static void run_test_loop(struct job *job, int rank, spr_comm *comm)
-{
-    enum { N = 100000 };
-    float *x = calloc(N, sizeof *x);
-    uint64_t begin = spr_monotonic_ns();
-
-    (void)rank;
-    for (int i = 0; i < 20; i++) {
-        spr_request *request;
-        spr_status status;
-        RANK_CHECK(spr_iallreduce(comm, x, x, i % 2 ? N : 10, SPR_FP32, SPR_MAX, NULL, &request) ==
-                   SPR_OK);
-        while ((status = spr_test(&request)) == SPR_IN_PROGRESS)
-            RANK_CHECK(seconds_since(begin) < 20 * spr_time_factor());
-        RANK_CHECK(status == SPR_OK);
-    }
-    (void)job;
-    free(x);
-}
-
-static void a_loop_around_spr_test_is_enough(void **state)
-{
-    (void)state;
-    on_all_transports(2, "caller", run_test_loop);
-    on_all_transports(2, "thread", run_test_loop);
-}
+/* Waiting
+ * ------------------------------------------------------------------------------------------ */
 
 static void run_endless(struct job *job, int rank, spr_comm *comm)
 {
@@ -522,11 +362,6 @@ int main(void)
         cmocka_unit_test(a_wait_gives_up_in_time_however_much_moves),
         cmocka_unit_test(a_request_with_only_a_callback_completes),
         cmocka_unit_test(an_abort_leaves_even_when_nothing_runs),
-        cmocka_unit_test(a_deadline_wakes_the_poller),
-        cmocka_unit_test(an_abort_by_another_thread_wakes_the_poller),
-        cmocka_unit_test(a_post_by_another_thread_wakes_the_poller),
-        cmocka_unit_test(a_broadcast_to_a_late_poller_does_not_stall),
-        cmocka_unit_test(a_loop_around_spr_test_is_enough),
         cmocka_unit_test(endless_timeouts_work),
         cmocka_unit_test(a_driver_that_never_sleeps_lets_others_in),
         cmocka_unit_test(who_waits_long_sleeps),
