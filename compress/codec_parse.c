@@ -33,7 +33,7 @@ struct parser {
     const char *spec;
     const char *at;
     spr_codec *codec;
-    bool have_selection, have_coder;
+    bool have_selection, have_coder, have_ratio;
     struct spr_error *error;
 };
 
@@ -88,12 +88,11 @@ static spr_status fail_option(const struct parser *p, const char *at, const char
     return fail(p, at, "unknown option", name, list);
 }
 
-/* "name=value,..." after the colon of a stage. */
+/* "name=value,..." after the colon of a stage; *seen: a bit for each row that was given. */
 static spr_status parse_options(struct parser *p, const char *stage, const struct spr_opt *table,
-                                size_t n, void *fields)
+                                size_t n, void *fields, uint64_t *seen)
 {
-    uint64_t seen = 0;
-
+    *seen = 0;
     for (;;) {
         const char *start = p->at;
         struct spr_error why = {.rank = -1};
@@ -105,9 +104,9 @@ static spr_status parse_options(struct parser *p, const char *stage, const struc
             return fail_option(p, start, stage, table, n, name);
         if (*p->at != '=')
             return fail(p, start, "no value for option", name, "write name=value");
-        if (seen >> (opt - table) & 1)
+        if (*seen >> (opt - table) & 1)
             return fail(p, start, "repeated option", name, "give it once");
-        seen |= UINT64_C(1) << (opt - table);
+        *seen |= UINT64_C(1) << (opt - table);
         p->at++;
         start = p->at;
         if (!token(p, ",+", value, sizeof(value)))
@@ -141,6 +140,7 @@ static spr_status parse_selection(struct parser *p, const char *start,
                                   const struct spr_codec_selection *s)
 {
     struct spr_opt options[SPR_CODEC_OPTIONS_MAX];
+    uint64_t seen;
 
     if (p->have_selection || p->have_coder)
         return fail(p, start, "misplaced", s->name,
@@ -150,11 +150,16 @@ static spr_status parse_selection(struct parser *p, const char *start,
     if (*p->at != ':')
         return SPR_OK;
     p->at++;
-    return parse_options(p, s->name, options, count, p->codec->options);
+    spr_status status = parse_options(p, s->name, options, count, p->codec->options, &seen);
+    const struct spr_opt *ratio = spr_opt_find(options, count, "ratio");
+    p->have_ratio = ratio && seen >> (ratio - options) & 1;
+    return status;
 }
 
 static spr_status parse_coder(struct parser *p, const char *start, const struct spr_value_coder *c)
 {
+    uint64_t seen;
+
     if (p->have_coder)
         return fail(p, start, "misplaced", c->name, "a codec has one value coder");
     if (p->codec->selection->steps == &spr_codec_low_rank)
@@ -166,7 +171,7 @@ static spr_status parse_coder(struct parser *p, const char *start, const struct 
         return SPR_OK;
     p->at++;
     spr_status status =
-        parse_options(p, c->name, c->options, c->option_count, p->codec->coder_options);
+        parse_options(p, c->name, c->options, c->option_count, p->codec->coder_options, &seen);
     const char *why = status == SPR_OK && c->refuse ? c->refuse(p->codec->coder_options) : NULL;
     return why ? fail(p, start, "impossible options of", c->name, why) : status;
 }
@@ -277,6 +282,9 @@ static spr_status take_bytes(const struct parser *p, const struct spr_opt *optio
     if (spr_codec_ratio(codec) <= 0)
         return fail(p, p->spec, "bytes= has no ratio to set in", codec->selection->name,
                     "with these options it does not go by one: leave one of them out");
+    if (p->have_ratio)
+        return fail(p, p->spec, "bytes= and ratio= for", codec->selection->name,
+                    "bytes= sets the ratio: leave one of them out");
     for (int i = 0; i < 100; i++) {
         double position =
             spr_codec_sends_lists(codec) ? fmin(1 / ratio, spr_index_bitpack_bits(1 / ratio)) : 0;

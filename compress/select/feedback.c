@@ -52,7 +52,7 @@ const struct spr_opt spr_feedback_table[SPR_FEEDBACK_OPTIONS] = {
         .name = "bytes",
         .default_value = "0",
         .doc = "the ratio is the one at which values and packed positions take this part of the "
-               "gradient's bytes; 0 = it is given",
+               "gradient's bytes, instead of ratio=; 0 = it is given",
         .type = SPR_OPT_RATIO,
         .offset = offsetof(struct spr_feedback_options, bytes),
         .min = 0,

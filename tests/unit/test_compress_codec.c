@@ -101,6 +101,8 @@ static void a_bad_string_names_the_position_and_what_is_allowed(void **state)
         {"topk:feedback=maybe", "character 15:", "feedback"},
         {"topk:count=9,bytes=1%", "character 1:", "has no ratio to set in \"topk\""},
         {"threshold:by=rms,bytes=1%+int8", "character 1:", "leave one of them out"},
+        {"topk:ratio=1%,bytes=1%", "bytes= and ratio= for \"topk\"", "leave one of them out"},
+        {"dgc:bytes=0.1%,ratio=1%+int8", "character 1:", "bytes= sets the ratio"},
         {"dgc:warmup=-1", "character 12:", "out of range"},
         {"dgc+topk", "character 5:", "one selection"},
         {"none:ratio=1%", "character 6:", "none has feedback, decay, momentum"},
