@@ -124,6 +124,7 @@ static struct spr_select of_part(const struct spr_select *all, struct spr_adapt_
     s.x += p->offset;
     s.n = p->elements;
     s.state = &p->select;
+    s.leave = NULL; /* it would have to be done for all parts */
     s.index += all->count;
     s.value += all->count;
     if (s.velocity)

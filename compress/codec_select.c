@@ -254,6 +254,27 @@ static void quantise(const spr_codec *codec)
                        list->exact, list->count, SPR_DECODE_SET, list->sent);
 }
 
+/* What a coder that rounds each value by itself leaves of them. */
+static void leave_rest(const struct spr_value_coder *coder, const float *value, size_t n,
+                       float *rest)
+{
+    _Alignas(4) uint16_t image[SPR_SELECT_SLICE_UNIT];
+
+    memcpy(rest, value, n * sizeof(*rest));
+    (void)coder->encode(NULL, (struct spr_draw){0}, value, n, image);
+    (void)coder->decode(NULL, image, n, SPR_DECODE_TAKE, rest);
+}
+
+static void leave_fp16(const float *value, size_t n, float *rest)
+{
+    leave_rest(&spr_value_fp16, value, n, rest);
+}
+
+static void leave_bf16(const float *value, size_t n, float *rest)
+{
+    leave_rest(&spr_value_bf16, value, n, rest);
+}
+
 static void select_begin(spr_codec *codec, const float *gradient, struct spr_codec_step *step)
 {
     struct list *list = list_of(codec);
@@ -273,6 +294,9 @@ static void select_begin(spr_codec *codec, const float *gradient, struct spr_cod
         .index = list->index,
         .value = list->exact,
         .velocity = list->velocity,
+        .leave = codec->vtype == SPR_V_FP16   ? leave_fp16
+                 : codec->vtype == SPR_V_BF16 ? leave_bf16
+                                              : NULL,
     };
 
     double ratio = codec->target = options_of(codec, number, ratio_now(codec), options);
@@ -287,7 +311,7 @@ static void select_begin(spr_codec *codec, const float *gradient, struct spr_cod
     if (feedback) {
         codec->residual_zero = false;
         clear_bad_velocity(&f, list);
-        if (!spr_codec_is_lossless(codec))
+        if (!spr_codec_is_lossless(codec) && !s.left)
             keep_rest(codec);
     }
     fill_step(codec, step);

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * The one pass: everything of at least the magnitude lo becomes a candidate, a few per cent more
- * than k. With plain feedback the kernel also adds the gradient and clears what it takes; with
- * other rules the gradient enters a chunk first, which is in L1 then.
+ * than k. With plain feedback the kernel also adds the gradient and clears what it takes, and what
+ * rounding leaves of that is put there; with other rules the gradient enters a chunk first, which
+ * is in L1 then.
  */
 #include <string.h>
 
 #include "base/util.h"
 #include "compress/select/topk_internal.h"
+
+#define LEAVE 128u /* candidates at a time */
 
 static void absorb(const struct spr_topk *t, size_t at, size_t n)
 {
@@ -43,6 +46,19 @@ static size_t look_at_chunk(struct spr_topk *t, size_t at, size_t n, bool dense,
                                     t->lo, (uint32_t)at, dense, index, value);
     absorb(t, at, n);
     return t->kernels->select(t->x + at, n, t->lo, (uint32_t)at, dense, index, value);
+}
+
+/* What stays of the candidates since *done goes to where they were cleared, while that is in a
+ * cache: later each would be a miss. Those that turn out to be none are put back as they were. */
+static void leave_rest(const struct spr_topk *t, const struct spr_topk_slice *s,
+                       const struct spr_topk_run *run, size_t *done)
+{
+    for (size_t n; run && t->take && t->leave && *done < run->count; *done += n) {
+        n = spr_min_size(SPR_TOPK_CHUNK, run->count - *done);
+        t->leave(run->value + *done, n, s->some_value);
+        for (size_t i = 0; i < n; i++)
+            t->feedback->residual[run->index[*done + i]] = s->some_value[i];
+    }
 }
 
 /* Magnitudes of this slice inside the bracket. False: no room. */
@@ -98,7 +114,8 @@ void spr_topk_reset(struct spr_topk *t)
 void spr_topk_collect(struct spr_topk *t, struct spr_topk_slice *s)
 {
     struct spr_topk_run *run = NULL;
-    size_t at = s->begin, done = 0; /* candidates of the run that are split */
+    size_t at = s->begin, done = 0,
+           left = 0; /* candidates of the run that are split, have a rest */
     bool dense = t->dense;
 
     while (at < s->end && !atomic_load_explicit(&t->no_room, memory_order_relaxed)) {
@@ -106,10 +123,11 @@ void spr_topk_collect(struct spr_topk *t, struct spr_topk_slice *s)
 
         if (!run || full(run)) {
             split(t, s, run, &done);
+            leave_rest(t, s, run, &left);
             do {
                 run = next_run(t, s);
             } while (run && full(run)); /* the result itself may be too short to be of use */
-            done = 0;
+            done = left = 0;
         }
         if (!run) {
             atomic_store(&t->no_room, true);
@@ -123,8 +141,11 @@ void spr_topk_collect(struct spr_topk *t, struct spr_topk_slice *s)
         at += len;
         if (run->count - done > SPR_TOPK_CHUNK / 2) /* not too few, and still in L1 */
             split(t, s, run, &done);
+        if (run->count - left >= LEAVE)
+            leave_rest(t, s, run, &left);
     }
     split(t, s, run, &done);
+    leave_rest(t, s, run, &left);
     absorb(t, at, s->end - at);
 }
 

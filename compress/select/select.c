@@ -94,7 +94,7 @@ void spr_select_begin(struct spr_select *s)
     s->squares = (double *)spr_align_up((uintptr_t)s->workspace, 64);
     s->scratch = (char *)s->squares + squares_bytes(s->n);
     s->count = 0;
-    s->absorbed = false;
+    s->absorbed = s->left = false;
     s->rms = 0;
     if (s->feedback)
         s->feedback->scale = 1;

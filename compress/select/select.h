@@ -65,7 +65,12 @@ struct spr_select {
     float *value;
     float *velocity; /* with a momentum rule: what momentum factor masking cleared; or NULL */
     void *workspace; /* spr_select_workspace() bytes */
+    /* What stays in the residual of n elements that are taken, at most SPR_SELECT_SLICE_UNIT; NULL:
+     * nothing, zeros. It is put there while the elements are in the cache, or not at all: see
+     * `left`. */
+    void (*leave)(const float *value, size_t n, float *rest);
     /* ---- */
+    bool left;    /* leave() was done, for all that is selected */
     size_t count; /* after the last spr_select_decide() */
     int stage;
     bool absorbed;   /* the gradient is in the residual */

@@ -179,6 +179,7 @@ void spr_topk_begin(struct spr_select *s, const struct spr_topk_aim *aim)
         .aim = *aim,
         .x = spr_select_from(s),
         .feedback = f,
+        .leave = s->leave,
         .n = s->n,
         .slices = s->slices,
         .index = s->index,
@@ -272,6 +273,7 @@ bool spr_topk_decide(struct spr_select *s)
         if (!spr_topk_locate(t))
             return false;
     }
+    s->left = t->take && t->leave;
     s->count = 0;
     for (unsigned i = 0; i < t->slices; i++)
         s->count += t->slice[i].kept;

@@ -67,14 +67,15 @@ struct spr_topk {
     struct spr_topk_aim aim;
     const float *x;
     const struct spr_feedback *feedback; /* NULL: none */
+    void (*leave)(const float *value, size_t n, float *rest);
     size_t n;
     unsigned slices;
     uint32_t *index; /* the result */
     float *value, *velocity;
 
     enum spr_topk_phase phase;
-    bool absorb;   /* the gradient is still to be added */
-    bool take;     /* collecting clears what it takes; else emitting does */
+    bool absorb; /* the gradient is still to be added */
+    bool take;   /* collecting clears what it takes, or leaves its rest; else emitting clears it */
     bool guessing; /* lo is a guess that is good if the count is */
     bool dense;    /* expected density, for the kernels */
 

@@ -180,6 +180,63 @@ static void an_undone_step_is_sent_again_to_the_bit(void **state)
     free(value);
 }
 
+/* ---- What stays of an element that is taken ---- */
+
+static void leave_quarter(const float *value, size_t n, float *rest)
+{
+    for (size_t i = 0; i < n; i++)
+        rest[i] = value[i] / 4;
+}
+
+/* Where it was left, all that was taken has its rest and all else is the sum; where it was not,
+ * what was taken is zero. Returns whether it was. */
+static bool check_left(const struct call *c, const float *v)
+{
+    size_t j = 0;
+
+    for (size_t i = 0; i < c->n; i++) {
+        bool taken = j < c->s.count && c->index[j] == i;
+
+        if (taken)
+            assert_true(data_bits(c->value[j++]) == data_bits(v[i]));
+        assert_true(c->residual[i] == (!taken ? v[i] : c->s.left ? v[i] / 4 : 0));
+    }
+    assert_int_equal(j, c->s.count);
+    return c->s.left;
+}
+
+static void what_stays_is_left_in_the_one_pass(void **state)
+{
+    enum { N = 50021 };
+    static const enum data kinds[] = {DATA_NORMAL, DATA_LAYERS, DATA_EQUAL, DATA_SMALL_INTEGERS,
+                                      DATA_ZERO};
+    static const struct spr_feedback_options plain = {.rule = SPR_FEEDBACK_PLAIN};
+    static const char *const options[] = {"ratio=0.1%", "ratio=1%", "ratio=10%", "count=1"};
+    float *g = malloc(N * sizeof(float)), *v = malloc(N * sizeof(float));
+    unsigned left = 0, calls = 0;
+
+    (void)state;
+    for (size_t o = 0; o < SPR_ARRAY_LEN(options); o++)
+        for (unsigned slices = 1; slices <= 4; slices += 3) {
+            struct call c;
+
+            call_make(&c, "topk", options[o], N, slices, &plain);
+            c.s.leave = leave_quarter;
+            for (uint64_t step = 0; step < 2 * SPR_ARRAY_LEN(kinds); step++, calls++) {
+                data_fill(kinds[step % SPR_ARRAY_LEN(kinds)], g, N, &rng);
+                for (size_t i = 0; i < N; i++)
+                    v[i] = c.residual[i] + g[i];
+                call_run(&c, g, step);
+                left += check_left(&c, v);
+            }
+            call_free(&c);
+        }
+    print_message("left in %u of %u calls\n", left, calls);
+    assert_true(left > 0 && left < calls);
+    free(g);
+    free(v);
+}
+
 /*
  * Four ranks, integers (so that sums are exact): what all have sent and keep is what all were
  * given. By the wrong rule a rank's residual is its accumulated vector minus the mean of what all
@@ -269,6 +326,7 @@ int main(void)
         cmocka_unit_test(warmup_quarters_the_ratio_per_epoch),
         cmocka_unit_test(options_describe_the_rule),
         cmocka_unit_test(an_undone_step_is_sent_again_to_the_bit),
+        cmocka_unit_test(what_stays_is_left_in_the_one_pass),
         cmocka_unit_test(a_rank_keeps_what_it_did_not_send_itself),
         cmocka_unit_test(everything_is_sent_in_the_end),
     };
