@@ -283,8 +283,8 @@ static spr_status take_bytes(const struct parser *p, const struct spr_opt *optio
         return fail(p, p->spec, "bytes= has no ratio to set in", codec->selection->name,
                     "with these options it does not go by one: leave one of them out");
     if (p->have_ratio)
-        return fail(p, p->spec, "bytes= and ratio= for", codec->selection->name,
-                    "bytes= sets the ratio: leave one of them out");
+        return fail(p, p->spec, "bytes= beside ratio= in", codec->selection->name,
+                    "it would set the ratio: leave one of them out");
     for (int i = 0; i < 100; i++) {
         double position =
             spr_codec_sends_lists(codec) ? fmin(1 / ratio, spr_index_bitpack_bits(1 / ratio)) : 0;

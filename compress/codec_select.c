@@ -200,7 +200,7 @@ static struct list *list_of(const spr_codec *codec)
     return &((struct select *)codec->workspace)->list[codec->slot];
 }
 
-/* What rounding lost goes back, where selection has left zeros. */
+/* What rounding lost goes back, where selection has left zeros and not put it there itself. */
 static void keep_rest(spr_codec *codec)
 {
     const struct list *list = list_of(codec);

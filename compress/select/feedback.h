@@ -11,9 +11,9 @@
  *              v = (v + u) + c g
  *
  * v is the residual, u the velocity. Products are rounded before they are added. What is selected
- * is zero in v afterwards and, with a velocity, in u as well (momentum factor masking, section 3.2,
- * equation 8). A rank takes away what it sent itself, never the mean: sent + residual = input, for
- * every element of every rank, to the bit.
+ * is zero in v afterwards (or what the caller leaves there) and, with a velocity, in u as well
+ * (momentum factor masking, section 3.2, equation 8). A rank takes away what it sent itself, never
+ * the mean: sent + residual = input, for every element of every rank, to the bit.
  *
  * c clips the gradient of this rank to a norm of clip / sqrt(ranks) (local gradient clipping,
  * section 3.2): c = min(1, clip / sqrt(ranks) / |g|), at the price of one more pass over g.

@@ -13,7 +13,7 @@
  *     spr_select_emit(&s, slice);             for all slices
  *
  * With feedback (compress/select/feedback.h) the same pass adds the gradient to the residual, and
- * what is selected is zero there afterwards.
+ * what is selected is zero there afterwards, or what leave() says.
  */
 #ifndef SPR_COMPRESS_SELECT_SELECT_H
 #define SPR_COMPRESS_SELECT_SELECT_H
@@ -67,7 +67,7 @@ struct spr_select {
     void *workspace; /* spr_select_workspace() bytes */
     /* What stays in the residual of n elements that are taken, at most SPR_SELECT_SLICE_UNIT; NULL:
      * nothing, zeros. It is put there while the elements are in the cache, or not at all: see
-     * `left`. */
+     * `left`. A function of the values alone, called by several slices at once. */
     void (*leave)(const float *value, size_t n, float *rest);
     /* ---- */
     bool left;    /* leave() was done, for all that is selected */

@@ -66,8 +66,8 @@ struct spr_topk {
     const struct spr_kernels *kernels;
     struct spr_topk_aim aim;
     const float *x;
-    const struct spr_feedback *feedback; /* NULL: none */
-    void (*leave)(const float *value, size_t n, float *rest);
+    const struct spr_feedback *feedback;                      /* NULL: none */
+    void (*leave)(const float *value, size_t n, float *rest); /* of struct spr_select */
     size_t n;
     unsigned slices;
     uint32_t *index; /* the result */

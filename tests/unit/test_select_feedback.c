@@ -211,7 +211,8 @@ static void what_stays_is_left_in_the_one_pass(void **state)
     static const enum data kinds[] = {DATA_NORMAL, DATA_LAYERS, DATA_EQUAL, DATA_SMALL_INTEGERS,
                                       DATA_ZERO};
     static const struct spr_feedback_options plain = {.rule = SPR_FEEDBACK_PLAIN};
-    static const char *const options[] = {"ratio=0.1%", "ratio=1%", "ratio=10%", "count=1"};
+    static const char *const options[] = {"ratio=0.1%", "ratio=1%", "ratio=5%", "ratio=10%",
+                                          "count=1"};
     float *g = malloc(N * sizeof(float)), *v = malloc(N * sizeof(float));
     unsigned left = 0, calls = 0;
 
