@@ -34,6 +34,7 @@ struct parser {
     const char *at;
     spr_codec *codec;
     bool have_selection, have_coder, have_ratio;
+    uint64_t seen; /* options of a stage: a bit for each row of its table */
     struct spr_error *error;
 };
 
@@ -88,11 +89,11 @@ static spr_status fail_option(const struct parser *p, const char *at, const char
     return fail(p, at, "unknown option", name, list);
 }
 
-/* "name=value,..." after the colon of a stage; *seen: a bit for each row that was given. */
+/* "name=value,..." after the colon of a stage. */
 static spr_status parse_options(struct parser *p, const char *stage, const struct spr_opt *table,
-                                size_t n, void *fields, uint64_t *seen)
+                                size_t n, void *fields)
 {
-    *seen = 0;
+    p->seen = 0;
     for (;;) {
         const char *start = p->at;
         struct spr_error why = {.rank = -1};
@@ -104,9 +105,9 @@ static spr_status parse_options(struct parser *p, const char *stage, const struc
             return fail_option(p, start, stage, table, n, name);
         if (*p->at != '=')
             return fail(p, start, "no value for option", name, "write name=value");
-        if (*seen >> (opt - table) & 1)
+        if (p->seen >> (opt - table) & 1)
             return fail(p, start, "repeated option", name, "give it once");
-        *seen |= UINT64_C(1) << (opt - table);
+        p->seen |= UINT64_C(1) << (opt - table);
         p->at++;
         start = p->at;
         if (!token(p, ",+", value, sizeof(value)))
@@ -140,7 +141,6 @@ static spr_status parse_selection(struct parser *p, const char *start,
                                   const struct spr_codec_selection *s)
 {
     struct spr_opt options[SPR_CODEC_OPTIONS_MAX];
-    uint64_t seen;
 
     if (p->have_selection || p->have_coder)
         return fail(p, start, "misplaced", s->name,
@@ -150,16 +150,14 @@ static spr_status parse_selection(struct parser *p, const char *start,
     if (*p->at != ':')
         return SPR_OK;
     p->at++;
-    spr_status status = parse_options(p, s->name, options, count, p->codec->options, &seen);
+    spr_status status = parse_options(p, s->name, options, count, p->codec->options);
     const struct spr_opt *ratio = spr_opt_find(options, count, "ratio");
-    p->have_ratio = ratio && seen >> (ratio - options) & 1;
+    p->have_ratio = ratio && p->seen >> (ratio - options) & 1;
     return status;
 }
 
 static spr_status parse_coder(struct parser *p, const char *start, const struct spr_value_coder *c)
 {
-    uint64_t seen;
-
     if (p->have_coder)
         return fail(p, start, "misplaced", c->name, "a codec has one value coder");
     if (p->codec->selection->steps == &spr_codec_low_rank)
@@ -171,7 +169,7 @@ static spr_status parse_coder(struct parser *p, const char *start, const struct 
         return SPR_OK;
     p->at++;
     spr_status status =
-        parse_options(p, c->name, c->options, c->option_count, p->codec->coder_options, &seen);
+        parse_options(p, c->name, c->options, c->option_count, p->codec->coder_options);
     const char *why = status == SPR_OK && c->refuse ? c->refuse(p->codec->coder_options) : NULL;
     return why ? fail(p, start, "impossible options of", c->name, why) : status;
 }

@@ -114,8 +114,8 @@ void spr_topk_reset(struct spr_topk *t)
 void spr_topk_collect(struct spr_topk *t, struct spr_topk_slice *s)
 {
     struct spr_topk_run *run = NULL;
-    size_t at = s->begin, done = 0,
-           left = 0; /* candidates of the run that are split, have a rest */
+    size_t at = s->begin;
+    size_t done = 0, left = 0; /* candidates of the run that are split, that have a rest */
     bool dense = t->dense;
 
     while (at < s->end && !atomic_load_explicit(&t->no_room, memory_order_relaxed)) {
