@@ -122,6 +122,8 @@ static void print(const struct bench *bench, const double *us, int iterations, s
 static void measure(struct bench *bench, int warmup, int iterations, double seconds)
 {
     iterations = warm_up(bench, warmup, iterations, seconds);
+    if (bench->rank == 0)
+        fputs("peer_mpi: timing\n", stderr); /* for bench/verbs */
     double *us = calloc((size_t)iterations, sizeof *us);
     if (us == NULL)
         out_of_memory();

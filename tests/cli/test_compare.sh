@@ -24,69 +24,6 @@ refused 2 '--densities: a density such as' --densities 1%,0
 refused 2 '--from measures nothing' --from old.json --quick
 refused 2 'cannot both' --json - --html -
 
-# Without an RDMA device bench/verbs says where there is one.
-if [ ! -d /sys/class/infiniband ]; then
-    "$top_srcdir/bench/verbs" --ranks 2 >"$folder/out" 2>"$folder/err"
-    code=$?
-    expect_code 1
-    expect err '^verbs: this host has no RDMA device; tools/sparring-vm '
-    [ "$(wc -l <"$folder/err")" -eq 1 ] || fail "not one line on standard error"
-fi
-"$top_srcdir/bench/verbs" --ranks two >"$folder/out" 2>"$folder/err"
-code=$?
-expect_code 2
-
-# Its jobs that take turns: one that fails or hangs takes nothing from the other one, turns grow with what is measured,
-# and no job outlives the bench.
-cat >"$folder/turns.py" <<'EOF'
-import importlib.machinery, importlib.util, sys, time, types
-
-loader = importlib.machinery.SourceFileLoader("verbs", sys.argv[1])
-verbs = importlib.util.module_from_spec(importlib.util.spec_from_loader("verbs", loader))
-loader.exec_module(verbs)
-
-class Shell:
-    def __init__(self, script):
-        self.script = script
-
-    def command(self, options):
-        return ["sh", "-c", self.script, "turns-job", sys.argv[2]], {}
-
-    def value(self, text):
-        return float(text)
-
-def measure(limit, *scripts):
-    turns = verbs.Turns(*map(Shell, scripts))
-    first = turns.measure(types.SimpleNamespace(limit=limit))
-    return turns, [str(x) if isinstance(x, verbs.Failed) else x for x in first]
-
-verbs.unwind_on_signals()
-if sys.argv[3:] == ["hang"]:
-    measure(1000, "sleep 1000", "sleep 1000")
-verbs.TURN_S = 0.1
-counting = "i=0; while [ $i -lt 6 ]; do sleep 0.05; i=$((i + 1)); done; echo "
-assert measure(20, counting + "3", counting + "0")[1] == [3, 0]
-turns, values = measure(1, "sleep 100", counting + "7")
-assert values == ["sh took too long", 7], values
-begin = time.monotonic()
-assert turns.measure(types.SimpleNamespace(limit=60))[1] == 7 and time.monotonic() - begin < 30
-assert measure(20, "echo 1; echo no >&2; exit 3", counting + "5")[1] == ["sh: no", 5]
-turns, values = measure(20, counting + "50000", counting + "20000")
-assert values == [50000, 20000] and turns.turn_s == 5 * 0.05, turns.turn_s
-EOF
-python3 "$folder/turns.py" "$top_srcdir/bench/verbs" "$folder" || fail "jobs of bench/verbs that take turns"
-python3 "$folder/turns.py" "$top_srcdir/bench/verbs" "$folder" hang &
-pid=$!
-for _ in $(seq 100); do
-    [ "$(pgrep -fc "turns-job $folder")" -ge 2 ] && break
-    sleep 0.1
-done
-kill -TERM "$pid"
-wait "$pid"
-code=$?
-expect_code 1
-! pgrep -f "turns-job $folder" >"$folder/out" || fail "a job of bench/verbs outlives it"
-
 small=(--quick --hosts 2 --elements 5000)
 
 # Without its libraries a peer is a row that says what to do; the run goes on, and no network is needed.
