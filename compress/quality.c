@@ -145,6 +145,20 @@ static void take_elements(void *context, size_t first, size_t end, const float *
     }
 }
 
+/* Positions as they go over TCP, cut into blocks where the list is, not where its chunks are. */
+static void take_positions(struct look *look, size_t count)
+{
+    for (size_t at = 0, n; at < count; at += n) {
+        const uint32_t *index = look->index + at;
+        uint32_t first = at > 0 ? index[-1] + 1 : 0;
+
+        n = spr_min_size(SPR_INDEX_BLOCK, count - at);
+        double each = (double)spr_index_bitpack_bytes(index, n, first) / (double)n;
+        for (size_t i = 0; i < n; i++)
+            parameter_of(look, index[i])->sums.packed += each;
+    }
+}
+
 /* Returns the bytes of the values. */
 static size_t look_at_list(struct look *look, const struct spr_codec_step *step)
 {
@@ -156,6 +170,8 @@ static size_t look_at_list(struct look *look, const struct spr_codec_step *step)
         struct spr_quality_parameter *p = &codec->quality.parameters[i];
         add(&p->sums, look->gradient + p->offset, look->accumulated + p->offset, NULL, p->elements);
     }
+    if (!step->dense)
+        take_positions(look, step->count);
     if (codec->vtype == SPR_V_CODED)
         return spr_codec_each_sent(codec, codec->slot, step->dense ? NULL : step->index,
                                    step->value, step->count, take_entries, look);
@@ -263,21 +279,18 @@ static void watch_cosine(const spr_codec *codec, struct spr_quality_parameter *p
                  (unsigned long long)codec->quality.last_step, p->cosine);
 }
 
-/* Bits per element; value_bytes: of all that is sent. */
+/* Bits per element; value_bytes: of all that is sent. Positions are packed, 16 bits each or a
+ * bitmap, what is the least; none are sent with all elements, or with those that all ranks know. */
 static double bits_of(const struct spr_quality_parameter *p, const struct spr_quality_sums *all,
-                      double value_bytes, bool list)
+                      double value_bytes)
 {
     double n = (double)p->elements, sent = (double)p->sums.sent;
+    double positions = sent < n ? fmin(fmin(p->sums.packed, 2 * sent), n / 8) : 0;
 
-    if (n <= 0)
-        return 0;
-    return 8 *
-           (ratio(value_bytes * sent, (double)all->sent) +
-            (list && sent < n ? fmin(2 * sent, n / 8) : 0)) /
-           n;
+    return n > 0 ? 8 * (ratio(value_bytes * sent, (double)all->sent) + positions) / n : 0;
 }
 
-static void conclude(spr_codec *codec, double value_bytes, bool list)
+static void conclude(spr_codec *codec, double value_bytes)
 {
     struct spr_quality *q = &codec->quality;
     struct spr_quality_parameter *all = &q->parameters[q->count];
@@ -298,6 +311,7 @@ static void conclude(spr_codec *codec, double value_bytes, bool list)
         all->sums.ss += s->ss;
         all->sums.ee += s->ee;
         all->sums.gs += s->gs;
+        all->sums.packed += s->packed;
         all->sums.sent += s->sent;
         all->sums.not_finite += s->not_finite;
         q->parameters[i].target =
@@ -305,7 +319,7 @@ static void conclude(spr_codec *codec, double value_bytes, bool list)
     }
     all->target = codec->target;
     for (size_t i = 0; i <= q->count; i++)
-        q->parameters[i].bits = bits_of(&q->parameters[i], &all->sums, value_bytes, list);
+        q->parameters[i].bits = bits_of(&q->parameters[i], &all->sums, value_bytes);
     for (size_t i = 0; i < q->count; i++) {
         watch_residual(codec, &q->parameters[i]);
         watch_cosine(codec, &q->parameters[i]);
@@ -336,7 +350,7 @@ void spr_quality_begun(spr_codec *codec, const float *gradient, const struct spr
     q->due = false;
     clear(q);
     bytes = step->index ? look_at_list(&look, step) : look_at_vector(&look, step);
-    conclude(codec, (double)bytes, !step->dense);
+    conclude(codec, (double)bytes);
 }
 
 void spr_quality_factors(spr_codec *codec, const float *gradient)
@@ -350,7 +364,7 @@ void spr_quality_factors(spr_codec *codec, const float *gradient)
     clear(q);
     look_at_factors(&look);
     size_t floats = spr_lowrank_p_floats(&codec->lowrank) + spr_lowrank_q_floats(&codec->lowrank);
-    conclude(codec, (double)(floats * sizeof(float)), false);
+    conclude(codec, (double)(floats * sizeof(float)));
 }
 
 /* ---- Begin and end ---- */

@@ -21,6 +21,7 @@ struct spr_codec_step;
  * products of gradient and what is sent. */
 struct spr_quality_sums {
     double gg, aa, ss, ee, gs;
+    double packed; /* bytes of the positions in blocks of bitpack */
     uint64_t sent, not_finite;
 };
 

@@ -28,9 +28,21 @@ static size_t bitpack_bound(uint64_t universe, size_t count)
     return blocks * (1 + 32 * spr_min_size(width, 32)) + SPR_INDEX_OVERRUN;
 }
 
+static size_t block_bytes(size_t n, uint32_t any)
+{
+    return 1 + spr_bits_bytes(n * spr_index_width(any));
+}
+
 static size_t bitpack_block_bytes(const struct spr_index_block *block)
 {
-    return 1 + spr_bits_bytes(block->n * spr_index_width(block->any));
+    return block_bytes(block->n, block->any);
+}
+
+size_t spr_index_bitpack_bytes(const uint32_t *index, size_t n, uint32_t first)
+{
+    uint32_t gap[SPR_INDEX_BLOCK];
+
+    return block_bytes(n, spr_indices_kernels()->gaps(index, n, first, gap));
 }
 
 static uint8_t *encode_block(const uint32_t *x, size_t n, uint32_t first, uint8_t *out)

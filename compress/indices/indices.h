@@ -53,6 +53,8 @@ const char *spr_index_coder_paper(const struct spr_index_coder *coder); /* or NU
 /* What a position takes on average in "bitpack", where one of `every` positions is chosen
  * independently. */
 double spr_index_bitpack_bits(double every);
+/* What a block of n positions takes there, the least of which may be `first`. */
+size_t spr_index_bitpack_bytes(const uint32_t *index, size_t n, uint32_t first);
 /* Fields of struct spr_index_options. */
 const struct spr_opt *spr_index_coder_options(const struct spr_index_coder *coder, size_t *n);
 

@@ -148,8 +148,9 @@ typedef struct spr_codec_quality {
                                 * factors); sparsity is 1 - density */
     double target_density;     /* the ratio of that step, by string, spr_codec_set_ratio() and
                                 * warm-up, or what "adaptive" chose for the parameter; 0: none */
-    double bits;               /* sent per element: values, and positions as 16 bits each or as a
-                                * bitmap; without headers. Packed ones, as over TCP, take less */
+    double bits;               /* sent per element: values, and positions as they go over TCP by
+                                * default, packed, 16 bits each or as a bitmap, what is the least;
+                                * without headers */
     double ratio;              /* bits / 32, bytes_out / bytes_in */
     uint64_t bytes_in;         /* of the gradient as fp32 */
     uint64_t bytes_out;        /* of what was sent of it, as `bits` counts */

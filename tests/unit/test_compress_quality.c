@@ -171,7 +171,7 @@ static void a_sample_has_a_time_and_a_cost(void **state)
     spr_codec_quality q = quality_of(codec, SPR_ALL_PARAMETERS);
     assert_true(q.encode_ns > 0);
     assert_int_equal(q.bytes_in, CODEC_N * sizeof(float));
-    assert_int_equal(q.bytes_out, CODEC_N / 100 * (sizeof(float) + 2));
+    assert_int_equal(q.bytes_out, (uint64_t)(q.bits * CODEC_N / 8 + 0.5));
     assert_in_range(q.time_ns / 1000000000, before.tv_sec, after.tv_sec);
     spr_codec_commit(codec);
     spr_codec_destroy(codec);
@@ -209,11 +209,8 @@ static void bits_are_those_of_the_formats(void **state)
         const char *spec;
         double bits;
     } cases[] = {
-        {"topk:ratio=1%", 0.01 * (32 + 16)},
-        {"topk:ratio=10%+fp16", 0.1 * 16 + 1}, /* a bitmap is cheaper */
-        {"topk:ratio=100%", 32},
-        {"none", 32},
-        {"bf16", 16},
+        {"topk:ratio=25%+fp16", 0.25 * 16 + 1}, /* a bitmap is the cheapest */
+        {"random:ratio=1%", 0.01 * 32},         {"topk:ratio=100%", 32}, {"none", 32}, {"bf16", 16},
         {"sign:group=256", 1 + 32.0 / 256},
     };
 
@@ -229,6 +226,71 @@ static void bits_are_those_of_the_formats(void **state)
         spr_codec_commit(codec);
         spr_codec_destroy(codec);
     }
+}
+
+/* The positions of `count` entries, as the coder makes them, without its first byte. */
+static size_t packed_bytes(const uint32_t *index, size_t count)
+{
+    static uint8_t bytes[8 * CODEC_N];
+
+    return spr_index_encode(spr_index_coder_at(SPR_INDEX_BITPACK), NULL, index, count, CODEC_N,
+                            bytes) -
+           1;
+}
+
+static void positions_count_as_they_are_packed(void **state)
+{
+    static float gradient[CODEC_N];
+    static const double ratios[] = {0.001, 0.01, 0.1};
+
+    (void)state;
+    data_fill(DATA_NORMAL, gradient, CODEC_N, &rng);
+    for (size_t i = 0; i < SPR_ARRAY_LEN(ratios); i++) {
+        char spec[64];
+        struct spr_codec_step sends;
+        (void)snprintf(spec, sizeof(spec), "topk:ratio=%g", ratios[i]);
+        spr_codec *codec = codec_make(spec);
+
+        assert_int_equal(spr_codec_begin(codec, gradient, &sends), SPR_OK);
+        spr_codec_quality q = quality_of(codec, SPR_ALL_PARAMETERS);
+        size_t bytes = sends.count * sizeof(float) + packed_bytes(sends.index, sends.count);
+        assert_true(bytes < sends.count * (sizeof(float) + 2));
+        assert_int_equal(q.bytes_out, bytes);
+        spr_codec_commit(codec);
+        spr_codec_destroy(codec);
+    }
+}
+
+/* Each parameter has its share of a block of positions: one in ten, and one in a thousand. */
+static void a_sparser_parameter_has_longer_positions(void **state)
+{
+    enum { HALF = 1 << 18 };
+    const spr_layout layout[] = {{.id = 1, .offset = 0, .rows = HALF, .columns = 1},
+                                 {.id = 2, .offset = HALF, .rows = HALF, .columns = 1}};
+    static float gradient[2 * HALF];
+    struct spr_codec_step sends;
+    spr_codec *codec = NULL;
+    double all = 0;
+
+    (void)state;
+    for (size_t i = 0; i < 2 * HALF; i++)
+        gradient[i] = spr_rng_u64(1, i) % (i < HALF ? 10 : 1000) ? 0 : 1;
+    assert_int_equal(spr_codec_create("threshold:by=absolute,value=0.5,most=1", layout, 2, &codec),
+                     SPR_OK);
+    assert_int_equal(spr_codec_begin(codec, gradient, &sends), SPR_OK);
+    for (size_t p = 0; p < 2; p++) {
+        spr_codec_quality q = quality_of(codec, p);
+        double entries = q.density * HALF, bits = 8 * (double)q.bytes_out / entries - 32;
+        double wanted = spr_index_bitpack_bits(1 / q.density);
+
+        all += (double)q.bytes_out;
+        if (!(fabs(bits - wanted) < 0.75))
+            fail_msg("parameter %zu: %g bits per position, not %g", p, bits, wanted);
+    }
+    spr_codec_quality q = quality_of(codec, SPR_ALL_PARAMETERS);
+    assert_true(fabs(all - (double)q.bytes_out) <= 2);
+    spr_codec_commit(codec);
+    spr_codec_destroy(codec);
 }
 
 static void what_is_not_finite_is_counted_and_left_out(void **state)
@@ -383,6 +445,8 @@ int main(void)
         cmocka_unit_test(a_sample_has_a_time_and_a_cost),
         cmocka_unit_test(a_retry_is_no_step_of_its_own),
         cmocka_unit_test(bits_are_those_of_the_formats),
+        cmocka_unit_test(positions_count_as_they_are_packed),
+        cmocka_unit_test(a_sparser_parameter_has_longer_positions),
         cmocka_unit_test(what_is_not_finite_is_counted_and_left_out),
         cmocka_unit_test(a_residual_without_bound_is_told_once),
         cmocka_unit_test(a_residual_before_the_first_gradient_is_no_alarm),
