@@ -102,6 +102,18 @@ assert levels[1]['host_bytes'] < 0.6 * b['host_bytes'] and levels[1]['time_us'] 
 # ... and of their lists the sum leaves it.
 assert sums[1]['host_bytes'] < levels[1]['host_bytes'] and sums[1]['wrong'] == 0"
 
+# What ranks, hosts and racks send, and who sends and receives most: with a server that is always the same one.
+predict server -n 8 --ranks-per-host 2 --hosts-per-rack 2 --algo server --levels
+expect out '^#   8 ranks: sent [0-9]+ B on average, at most [0-9]+ \(rank 0, [0-9.]+ times that\), received at most'
+expect out '^#   2 racks: sent [0-9]+ B on average'
+true_of "
+ranks, hosts, racks = server[1]['levels']
+assert [l['count'] for l in (ranks, hosts, racks)] == [8, 4, 2]
+assert ranks['busiest'] == hosts['busiest'] == racks['busiest'] == 0 < ranks['most_received']
+assert ranks['sent_bytes'] > hosts['sent_bytes'] > racks['sent_bytes'] > 0
+assert ranks['balance'] > 5 and abs(ranks['balance'] - server[1]['balance']) < 1e-9
+assert ranks['messages'] > hosts['messages'] > racks['messages']"
+
 # An uplink that is shared slows down, the more the narrower it is, but less where ranks know of it; latency counts once
 # per step and grant.
 predict wide -n 8 --hosts-per-rack 4 --algo direct
@@ -135,7 +147,12 @@ expect out '^# model: [0-9]+ of [0-9]+ rows that were simulated too are within 2
 true_of "
 near = [r for r in far if not r['by_model']]
 assert all(abs(r['predicted_us'] / r['time_us'] - 1) < 0.3 for r in near if r['predicted_us'])
+model = far_all['model']
+both = [r['predicted_us'] / r['time_us'] for r in near if r['predicted_us']]
+assert model['rows'] == len(both) and abs(model['worst_factor'] - max(max(x, 1 / x) for x in both)) < 1e-6
+assert model['within_20_percent'] == sum(abs(x - 1) < 0.2 for x in both)
 beyond = [r for r in far if r['by_model']]
+assert all(r['levels'] == [] for r in beyond)
 assert len(beyond) > 8 and all(r['ranks'] == 65536 and r['time_us'] > 0 and r['sent_bytes'] is None for r in beyond)"
 # A ring with few hops between hosts is not held up by them at every step; one chunk has one grant.
 predict apart -n 64 --elements 16K --algo ring

@@ -130,8 +130,19 @@ static void a_rank_of_its_own_host_has_its_own_port(void **state)
     run(&n);
     assert_int_equal(n.last_ns[2], FRAME_NS + LATENCY_NS);
     assert_int_equal(n.last_ns[3], FRAME_NS + LATENCY_NS);
-    assert_int_equal(spr_sim_hosts(n.sim), RANKS);
+    assert_int_equal(spr_sim_count(n.sim, SPR_SIM_HOSTS), RANKS);
     close_net(&n);
+}
+
+/* So many frames have left it, and have come. */
+static void assert_traffic(const struct net *n, enum spr_sim_level level, int i, uint64_t sent,
+                           uint64_t received)
+{
+    struct spr_sim_traffic t = spr_sim_traffic(n->sim, level, i);
+
+    assert_int_equal(t.sent_frames, sent);
+    assert_int_equal(t.sent_bytes, sent * FRAME_BYTES);
+    assert_int_equal(t.received_bytes, received * FRAME_BYTES);
 }
 
 static void ranks_of_a_host_share_its_port_in_both_directions(void **state)
@@ -140,7 +151,7 @@ static void ranks_of_a_host_share_its_port_in_both_directions(void **state)
 
     (void)state;
     open_net(&n, (struct spr_sim_options){.ranks_per_host = 2});
-    assert_int_equal(spr_sim_hosts(n.sim), RANKS / 2);
+    assert_int_equal(spr_sim_count(n.sim, SPR_SIM_HOSTS), RANKS / 2);
     send_frame(&n, 0, 2);
     send_frame(&n, 1, 4); /* behind it */
     run(&n);
@@ -171,9 +182,11 @@ static void frames_inside_a_host_take_no_part_of_its_port(void **state)
     assert_int_equal(n.last_ns[1], FRAME_NS / 8 + 1000);
     assert_int_equal(n.last_ns[3], FRAME_NS / 8 + 1000);
     assert_int_equal(n.last_ns[4], FRAME_NS + LATENCY_NS);
-    assert_int_equal(spr_sim_host_sent_bytes(n.sim, 0), FRAME_BYTES);
-    assert_int_equal(spr_sim_host_sent_bytes(n.sim, 1), 0);
-    assert_int_equal(spr_sim_sent_bytes(n.sim, 0), 2 * FRAME_BYTES);
+    assert_traffic(&n, SPR_SIM_RANKS, 0, 2, 0);
+    assert_traffic(&n, SPR_SIM_RANKS, 1, 0, 1);
+    assert_traffic(&n, SPR_SIM_HOSTS, 0, 1, 0);
+    assert_traffic(&n, SPR_SIM_HOSTS, 1, 0, 1);
+    assert_int_equal(spr_sim_count(n.sim, SPR_SIM_RACKS), 0);
     close_net(&n);
 }
 
@@ -188,6 +201,10 @@ static void a_frame_passes_uplinks_as_it_comes_in(void **state)
     run(&n);
     assert_int_equal(n.last_ns[1], FRAME_NS + LATENCY_NS);
     assert_int_equal(n.last_ns[4], FRAME_NS + LATENCY_NS + 5000);
+    assert_int_equal(spr_sim_count(n.sim, SPR_SIM_RACKS), RANKS / 4);
+    assert_traffic(&n, SPR_SIM_HOSTS, 0, 1, 0);
+    assert_traffic(&n, SPR_SIM_RACKS, 0, 1, 0);
+    assert_traffic(&n, SPR_SIM_RACKS, 1, 0, 1);
     close_net(&n);
 }
 

@@ -186,11 +186,8 @@ static double pairs_between(const char *algorithm, int shared, uint64_t *ns)
     run(&j, SPR_SUM, algorithm);
     *ns = spr_now_ns(spr_sim_clock(j.world.sim)) - *ns;
     for (int h = 0; h < HOSTS; h++) {
-        uint64_t bytes = spr_sim_host_sent_bytes(j.world.sim, h);
-        for (int from = h * PER_HOST; from < (h + 1) * PER_HOST; from++)
-            for (int to = 0; to < RANKS; to++)
-                if (to / PER_HOST != h)
-                    bytes -= SPR_FRAME_BYTES * spr_sim_sent_frames(j.world.sim, from, to);
+        struct spr_sim_traffic t = spr_sim_traffic(j.world.sim, SPR_SIM_HOSTS, h);
+        uint64_t bytes = t.sent_bytes - SPR_FRAME_BYTES * t.sent_frames;
         most = (double)bytes > most ? (double)bytes : most;
     }
     release(&j);

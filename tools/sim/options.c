@@ -143,6 +143,13 @@ static const char *take_seed(struct options *options, const char *value)
     return option_whole(value, 0, UINT64_MAX, &options->seed) ? NULL : "a whole number";
 }
 
+static const char *take_levels(struct options *options, const char *value)
+{
+    (void)value;
+    options->levels = true;
+    return NULL;
+}
+
 static const char *take_json(struct options *options, const char *value)
 {
     options->json = value;
@@ -173,6 +180,8 @@ static const struct option_row rows[] = {
     {"overlap", 0, "RATIO", take_overlap, "part of the non-zeros that all ranks share [0]"},
     {"seed", 0, "N", take_seed, "of the data [1]"},
     {NULL, 0, NULL, NULL, "Output"},
+    {"levels", 0, NULL, take_levels,
+     "below each row what ranks, hosts and racks send, and which\nof them sends and receives most"},
     {"json", 0, "FILE", take_json, "also write JSON; - = standard output"},
     {"help", 'h', NULL, NULL, "print this text"},
     {"version", 'V', NULL, NULL, "print the version"},

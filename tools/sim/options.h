@@ -39,6 +39,7 @@ struct options {
     double overlap; /* 0..1 */
     const char *codec;
     uint64_t seed;
+    bool levels;      /* tell of each */
     const char *json; /* NULL = none */
     char **command;
     int command_words;

@@ -59,29 +59,35 @@ static const char *algorithm_of(const struct run *run)
     return run->options->ranks_per_host > 1 ? "hierarchical" : "direct";
 }
 
+static struct level unknown(int count)
+{
+    const double nan = NAN;
+
+    return (struct level){.count = count,
+                          .sent = nan,
+                          .most_sent = nan,
+                          .most_received = nan,
+                          .frames = nan,
+                          .of_one = nan};
+}
+
 void predict_run(struct run *run)
 {
     const struct options *o = run->options;
+    int hosts = (run->ranks + o->ranks_per_host - 1) / o->ranks_per_host;
     double n = (double)o->elements, k = run->kind == KIND_SPARSE ? ceil(run->density * n) : 0;
     struct spr_model model = model_of(run);
     struct spr_estimate e = spr_estimate_even(&model, run->ranks, 1, n, k);
 
     run->algorithm = algorithm_of(run);
-    run->figures =
-        (struct figures){.hosts = (run->ranks + o->ranks_per_host - 1) / o->ranks_per_host,
-                         .time_us = 1e6 * seconds_of(run, k, 0),
-                         .sent_bytes = NAN,
-                         .busiest_bytes = NAN,
-                         .host_bytes = NAN,
-                         .busiest_host = NAN,
-                         .frames = NAN,
-                         .busiest_frames = NAN,
-                         .memory = NAN,
-                         .balance = NAN,
-                         .union_density = k > 0 ? e.u / n : NAN,
-                         .predicted_us = NAN,
-                         .wrong = NAN,
-                         .same = true,
-                         .by_model = true};
+    run->figures = (struct figures){
+        .levels = {[SPR_SIM_RANKS] = unknown(run->ranks), [SPR_SIM_HOSTS] = unknown(hosts)},
+        .time_us = 1e6 * seconds_of(run, k, 0),
+        .memory = NAN,
+        .union_density = k > 0 ? e.u / n : NAN,
+        .predicted_us = NAN,
+        .wrong = NAN,
+        .same = true,
+        .by_model = true};
     run->refused = !isfinite(run->figures.time_us);
 }

@@ -122,9 +122,31 @@ static void weigh_model(struct report *report, const struct figures *f)
     report->worst = fmax(report->worst, fmax(ratio, 1 / ratio));
 }
 
+const char *const level_names[SPR_SIM_LEVELS] = {"rank", "host", "rack"};
+
+/* Below a row, a line for each level. */
+static void print_levels(FILE *out, const struct figures *f)
+{
+    for (int i = 0; i < SPR_SIM_LEVELS && !f->by_model; i++) {
+        const struct level *l = &f->levels[i];
+        const char *name = level_names[i];
+        if (l->count < 2)
+            continue;
+        fprintf(out, "#   %d %ss: sent %.0f B on average", l->count, name, l->sent / l->count);
+        if (l->sent > 0)
+            fprintf(out,
+                    ", at most %.0f (%s %d, %.3f times that), received at most %.0f (%s %d); "
+                    "messages %.1f, at most %.0f",
+                    l->most_sent, name, l->sender, level_balance(l), l->most_received, name,
+                    l->receiver, l->frames / l->count, l->of_one);
+        fputc('\n', out);
+    }
+}
+
 bool report_row(struct report *report, const struct run *run, const struct run *dense)
 {
     const struct figures *f = &run->figures;
+    const struct level *ranks = &f->levels[SPR_SIM_RANKS], *hosts = &f->levels[SPR_SIM_HOSTS];
     char link[32], density[32], share[32], gain[32], bad[32], sent[32], busiest[32], host[32];
     char frames[32], most[32], balance[32], memory[32];
 
@@ -133,14 +155,17 @@ bool report_row(struct report *report, const struct run *run, const struct run *
     if (report->table != NULL) {
         fprintf(report->table,
                 "%10s %5d %5d %12s %8s %8s %11.1f %7s %12s %11s %11s %8s %8s %7s %10s %6s\n",
-                rate(link, run->link), run->ranks, f->hosts, run->algorithm,
+                rate(link, run->link), run->ranks, hosts->count, run->algorithm,
                 number(density, "%.4g%%", 100 * run->density),
                 number(share, "%.4g%%", 100 * f->union_density), f->time_us,
                 number(gain, "%.2f", dense ? dense->figures.time_us / f->time_us : NAN),
-                number(sent, "%.0f", f->sent_bytes), number(busiest, "%.0f", f->busiest_bytes),
-                number(host, "%.0f", f->host_bytes), number(frames, "%.0f", f->frames),
-                number(most, "%.0f", f->busiest_frames), number(balance, "%.3f", f->balance),
-                number(memory, "%.0f", f->memory), wrong(bad, f));
+                number(sent, "%.0f", ranks->sent), number(busiest, "%.0f", ranks->most_sent),
+                number(host, "%.0f", hosts->sent / hosts->count),
+                number(frames, "%.0f", ranks->frames), number(most, "%.0f", ranks->of_one),
+                number(balance, "%.3f", level_balance(ranks)), number(memory, "%.0f", f->memory),
+                wrong(bad, f));
+        if (report->options->levels)
+            print_levels(report->table, f);
         fflush(report->table);
     }
     return report->rows == NULL || json_add_row(report, run, dense) || out_of_memory();

@@ -27,6 +27,8 @@ struct crossover {
     bool pays;              /* at the lowest */
 };
 
+extern const char *const level_names[SPR_SIM_LEVELS];
+
 /* Says what is wrong on standard error. */
 bool report_open(struct report *report, const struct options *options);
 /* `dense`: the best dense run of the same world; NULL: of no interest. */

@@ -39,30 +39,38 @@ static spr_status post(void *ctx, int rank, spr_comm *comm, spr_request **reques
     return status;
 }
 
+static struct level level_of(const struct spr_sim *sim, enum spr_sim_level level)
+{
+    struct level l = {.count = spr_sim_count(sim, level)};
+
+    for (int i = 0; i < l.count; i++) {
+        struct spr_sim_traffic t = spr_sim_traffic(sim, level, i);
+
+        l.sent += (double)t.sent_bytes;
+        l.frames += (double)t.sent_frames;
+        l.of_one = fmax(l.of_one, (double)t.sent_frames);
+        if ((double)t.sent_bytes > l.most_sent) {
+            l.most_sent = (double)t.sent_bytes;
+            l.sender = i;
+        }
+        if ((double)t.received_bytes > l.most_received) {
+            l.most_received = (double)t.received_bytes;
+            l.receiver = i;
+        }
+    }
+    return l;
+}
+
 static void count(struct run *run, const struct world *world)
 {
     struct figures *f = &run->figures;
     double union_entries = (double)world->comms[0]->counters.last_union;
 
     *f = (struct figures){0};
-    f->hosts = spr_sim_hosts(world->sim);
+    for (int level = 0; level < SPR_SIM_LEVELS; level++)
+        f->levels[level] = level_of(world->sim, (enum spr_sim_level)level);
     f->time_us = (double)(world->end_ns - world->begin_ns) * 1e-3;
     f->memory = (double)(world->peak_bytes - world->base_bytes) / world->ranks;
-    for (int r = 0; r < world->ranks; r++) {
-        double bytes = (double)spr_sim_sent_bytes(world->sim, r), frames = 0;
-        for (int peer = 0; peer < world->ranks; peer++)
-            frames += (double)spr_sim_sent_frames(world->sim, r, peer);
-        f->sent_bytes += bytes;
-        f->frames += frames;
-        f->busiest_bytes = fmax(f->busiest_bytes, bytes);
-        f->busiest_frames = fmax(f->busiest_frames, frames);
-    }
-    for (int host = 0; host < f->hosts; host++) {
-        double bytes = (double)spr_sim_host_sent_bytes(world->sim, host);
-        f->host_bytes += bytes / f->hosts;
-        f->busiest_host = fmax(f->busiest_host, bytes);
-    }
-    f->balance = f->busiest_bytes / (f->sent_bytes / world->ranks);
     f->union_density = union_entries > 0 ? union_entries / (double)run->options->elements : NAN;
     f->predicted_us = predict_time_us(run);
 }

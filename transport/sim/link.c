@@ -68,6 +68,32 @@ static void put_on_wire(struct spr_sim_rank *r, struct spr_sim_rank *to, struct 
     e->truncated = false;
 }
 
+static void count_one(struct spr_sim_traffic *from, struct spr_sim_traffic *to, uint64_t bytes,
+                      bool lost)
+{
+    from->sent_frames++;
+    from->sent_bytes += bytes;
+    to->received_bytes += lost ? 0 : bytes;
+}
+
+/* A frame, at each level that it leaves. */
+static void count(struct spr_sim_rank *from, struct spr_sim_rank *to, uint64_t bytes, bool lost)
+{
+    struct spr_sim *sim = from->sim;
+    int a, b;
+
+    count_one(&from->traffic, &to->traffic, bytes, lost);
+    if (from->host == to->host)
+        return;
+    count_one(&sim->hosts_traffic[from->host], &sim->hosts_traffic[to->host], bytes, lost);
+    if (sim->rack_count == 0)
+        return;
+    a = from->host / sim->options.hosts_per_rack;
+    b = to->host / sim->options.hosts_per_rack;
+    if (a != b)
+        count_one(&sim->racks[a].traffic, &sim->racks[b].traffic, bytes, lost);
+}
+
 static void sim_send(struct spr_link *link, struct spr_tx *tx)
 {
     struct spr_sim_rank *r = rank_of(link->transport), *to = &r->sim->ranks[link->peer];
@@ -88,9 +114,7 @@ static void sim_send(struct spr_link *link, struct spr_tx *tx)
     sent->tx = tx;
     tx->failed = failed;
     l->unsent++;
-    r->sent_bytes += bytes;
-    if (r->host != to->host)
-        r->sim->host_sent_bytes[r->host] += bytes;
+    count(r, to, bytes, lost);
     r->transport.params.counters->sent_bytes += bytes;
     r->transport.params.counters->sent_frames++;
     l->frames++;

@@ -89,6 +89,7 @@ struct spr_sim_port {
 struct spr_sim_rack {
     double bandwidth;
     struct spr_sim_inlet up, down;
+    struct spr_sim_traffic traffic;
 };
 
 /* When a frame has left its rank; when its first bytes and its last are there. */
@@ -107,7 +108,7 @@ struct spr_sim_rank {
     double late_s; /* "sent" comes up to this late */
     int host;
     struct spr_sim_port local; /* to and from the other ranks of the host */
-    uint64_t sent_bytes;
+    struct spr_sim_traffic traffic;
     struct spr_sim_link **links;          /* [ranks]; NULL: see spr_sim_link_to() */
     struct spr_list connecting, borrowed; /* links, events */
     struct spr_sim_range *ranges;
@@ -126,10 +127,10 @@ struct spr_sim {
     struct spr_sim_rank *ranks;
     uint64_t
         *first_ns; /* of each rank's events, side by side to look through; NEVER: it has none */
-    int hosts;
-    struct spr_sim_port *ports; /* [hosts] */
-    uint64_t *host_sent_bytes;  /* [hosts] */
-    struct spr_sim_rack *racks; /* NULL: there is one */
+    int hosts, rack_count;                 /* no racks: there is one */
+    struct spr_sim_port *ports;            /* [hosts] */
+    struct spr_sim_traffic *hosts_traffic; /* [hosts] */
+    struct spr_sim_rack *racks;            /* [rack_count] */
 };
 
 extern const struct spr_transport_ops spr_sim_ops;

@@ -277,14 +277,20 @@ uint64_t spr_sim_sent_frames(const struct spr_sim *sim, int from, int to)
     return l ? l->frames : 0;
 }
 
-uint64_t spr_sim_sent_bytes(const struct spr_sim *sim, int rank)
+int spr_sim_count(const struct spr_sim *sim, enum spr_sim_level level)
 {
-    return sim->ranks[rank].sent_bytes;
+    const int counts[SPR_SIM_LEVELS] = {
+        [SPR_SIM_RANKS] = sim->options.ranks,
+        [SPR_SIM_HOSTS] = sim->hosts,
+        [SPR_SIM_RACKS] = sim->rack_count,
+    };
+
+    return counts[level];
 }
 
-int spr_sim_hosts(const struct spr_sim *sim) { return sim->hosts; }
-
-uint64_t spr_sim_host_sent_bytes(const struct spr_sim *sim, int host)
+struct spr_sim_traffic spr_sim_traffic(const struct spr_sim *sim, enum spr_sim_level level, int i)
 {
-    return sim->host_sent_bytes[host];
+    if (level == SPR_SIM_RANKS)
+        return sim->ranks[i].traffic;
+    return level == SPR_SIM_HOSTS ? sim->hosts_traffic[i] : sim->racks[i].traffic;
 }

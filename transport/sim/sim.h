@@ -103,11 +103,16 @@ void spr_sim_corrupt(struct spr_sim *sim, int from, int to, uint64_t nth);
 
 /* Frames sent from one rank to another so far. */
 uint64_t spr_sim_sent_frames(const struct spr_sim *sim, int from, int to);
-/* Bytes sent by a rank so far, headers included. */
-uint64_t spr_sim_sent_bytes(const struct spr_sim *sim, int rank);
-int spr_sim_hosts(const struct spr_sim *sim);
-/* Bytes that ranks of a host have sent to those of other hosts so far, headers included. */
-uint64_t spr_sim_host_sent_bytes(const struct spr_sim *sim, int host);
+/* What a rank has exchanged with others so far, a host with other hosts, a rack with other racks;
+ * headers included. */
+enum spr_sim_level { SPR_SIM_RANKS, SPR_SIM_HOSTS, SPR_SIM_RACKS, SPR_SIM_LEVELS };
+struct spr_sim_traffic {
+    uint64_t sent_frames, sent_bytes;
+    uint64_t received_bytes; /* what was lost on the way is not among them */
+};
+/* How many of these there are; where all hosts are in one rack, no racks. */
+int spr_sim_count(const struct spr_sim *sim, enum spr_sim_level level);
+struct spr_sim_traffic spr_sim_traffic(const struct spr_sim *sim, enum spr_sim_level level, int i);
 
 /* Choosing by hand what happens next, for exhaustive search -------------------------------------
  */

@@ -174,34 +174,31 @@ void spr_sim_wire(struct spr_sim *sim)
     const struct spr_sim_options *o = &sim->options;
     int per_host = o->ranks_per_host > 1 ? o->ranks_per_host : 1;
     double over = o->oversubscription > 0 ? o->oversubscription : 1;
-    int racks;
 
     sim->hosts = (o->ranks + per_host - 1) / per_host;
     sim->ports = spr_sim_alloc((size_t)sim->hosts * sizeof *sim->ports);
-    sim->host_sent_bytes = spr_sim_alloc((size_t)sim->hosts * sizeof *sim->host_sent_bytes);
+    sim->hosts_traffic = spr_sim_alloc((size_t)sim->hosts * sizeof *sim->hosts_traffic);
     for (int i = 0; i < o->ranks; i++)
         sim->ranks[i].host = i / per_host;
-    racks = o->hosts_per_rack > 0 ? (sim->hosts + o->hosts_per_rack - 1) / o->hosts_per_rack : 1;
-    if (racks == 1)
+    if (o->hosts_per_rack <= 0 || o->hosts_per_rack >= sim->hosts)
         return;
-    sim->racks = spr_sim_alloc((size_t)racks * sizeof *sim->racks);
-    for (int i = 0; i < racks; i++)
+    sim->rack_count = (sim->hosts + o->hosts_per_rack - 1) / o->hosts_per_rack;
+    sim->racks = spr_sim_alloc((size_t)sim->rack_count * sizeof *sim->racks);
+    for (int i = 0; i < sim->rack_count; i++)
         sim->racks[i].bandwidth = o->hosts_per_rack * o->bandwidth / over;
 }
 
 void spr_sim_unwire(struct spr_sim *sim)
 {
-    int racks = sim->racks ? (sim->hosts - 1) / sim->options.hosts_per_rack + 1 : 0;
-
     for (int i = 0; i < sim->options.ranks; i++)
         free(sim->ranks[i].local.in.busy);
     for (int i = 0; i < sim->hosts; i++)
         free(sim->ports[i].in.busy);
-    for (int i = 0; i < racks; i++) {
+    for (int i = 0; i < sim->rack_count; i++) {
         free(sim->racks[i].up.busy);
         free(sim->racks[i].down.busy);
     }
     free(sim->racks);
     free(sim->ports);
-    free(sim->host_sent_bytes);
+    free(sim->hosts_traffic);
 }
