@@ -17,6 +17,7 @@ fuzz_tests = \
 	tests/fuzz/test_idx \
 	tests/fuzz/test_indices \
 	tests/fuzz/test_launchers \
+	tests/fuzz/test_line_files \
 	tests/fuzz/test_options \
 	tests/fuzz/test_recorder \
 	tests/fuzz/test_root \
@@ -57,6 +58,11 @@ tests_fuzz_test_idx_SOURCES = \
 	$(fuzz_files)
 tests_fuzz_test_indices_SOURCES = tests/fuzz/indices.c $(fuzz_common)
 tests_fuzz_test_launchers_SOURCES = tests/fuzz/launchers.c $(fuzz_common)
+tests_fuzz_test_line_files_SOURCES = \
+	tests/fuzz/line_files.c \
+	tools/run/parse.c \
+	$(fuzz_common) \
+	$(fuzz_files)
 tests_fuzz_test_options_SOURCES = tests/fuzz/options.c $(fuzz_common)
 tests_fuzz_test_recorder_SOURCES = tests/fuzz/recorder.c $(fuzz_common)
 tests_fuzz_test_recorder_LDADD = tools/libspr-trace.la $(LDADD)
