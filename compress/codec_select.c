@@ -9,6 +9,11 @@
  * The values before rounding are kept until the next step is committed, and so are the velocities
  * that were cleared: an abort and a revoke put exactly these back. Where a later step is in the
  * residual by then, what was sent is added, and the velocity is left as that step has made it.
+ *
+ * With union=bounded most of what is sent may not be sent on, and nobody knows before the sums are
+ * there: it stays in the residual until then, and what was sent on is taken out (take_back()). To
+ * take out all, and put back the rest, would be a miss for each of that rest: seven eighths, where
+ * 8 ranks choose independently.
  */
 #include "compress/codec_internal.h"
 
@@ -21,8 +26,10 @@
 
 _Static_assert(sizeof(struct spr_feedback_options) <= SPR_SELECT_OPTION_BYTES, "options fit");
 
-/* Entries whose elements are asked for before their turn: each is a miss in two vectors. */
+/* Entries whose elements are asked for before their turn, each a miss; and that are settled
+ * together. */
 #define TAKE_BACK_AHEAD 24
+#define TAKE_BACK_BATCH 64
 
 /* What a step sends. */
 struct list {
@@ -30,7 +37,8 @@ struct list {
     float *exact;    /* before rounding */
     float *sent;     /* after it; the same array when rounding changes nothing */
     float *velocity; /* what was cleared; NULL: there is none */
-    bool *back;      /* with union=bounded: it was not sent on, and is in the residual */
+    bool *back;      /* with union=bounded: it is in the residual, not sent on or not known to be */
+    bool unsettled;  /* ... none is known to be */
     size_t count;
 };
 
@@ -200,6 +208,12 @@ static struct list *list_of(const spr_codec *codec)
     return &((struct select *)codec->workspace)->list[codec->slot];
 }
 
+/* Does all of it stay in the residual for now? */
+static bool is_settled_later(const spr_codec *codec, const struct spr_codec_step *step)
+{
+    return step->bound_union && has_feedback(codec);
+}
+
 /* What rounding lost goes back, where selection has left zeros and not put it there itself. */
 static void keep_rest(spr_codec *codec)
 {
@@ -221,10 +235,11 @@ static void clear_bad_velocity(const struct spr_feedback *f, const struct list *
 
 static void fill_step(const spr_codec *codec, struct spr_codec_step *step)
 {
-    const struct list *list = list_of(codec);
+    struct list *list = list_of(codec);
 
+    list->unsettled = is_settled_later(codec, step);
     if (list->back)
-        memset(list->back, 0, list->count * sizeof(*list->back));
+        memset(list->back, list->unsettled, list->count * sizeof(*list->back));
     step->index = list->index;
     step->value = step->vector = codec->vtype == SPR_V_CODED ? list->exact : list->sent;
     step->count = list->count;
@@ -265,6 +280,11 @@ static void leave_rest(const struct spr_value_coder *coder, const float *value, 
     (void)coder->decode(NULL, image, n, SPR_DECODE_TAKE, rest);
 }
 
+static void leave_all(const float *value, size_t n, float *rest)
+{
+    memcpy(rest, value, n * sizeof(*rest));
+}
+
 static void leave_fp16(const float *value, size_t n, float *rest)
 {
     leave_rest(&spr_value_fp16, value, n, rest);
@@ -279,7 +299,7 @@ static void select_begin(spr_codec *codec, const float *gradient, struct spr_cod
 {
     struct list *list = list_of(codec);
     uint64_t number = codec->sent_as[codec->slot].step;
-    bool feedback = has_feedback(codec);
+    bool feedback = has_feedback(codec), later = is_settled_later(codec, step);
     struct spr_feedback f = spr_codec_feedback_of(codec, gradient);
     _Alignas(16) unsigned char options[SPR_SELECT_OPTION_BYTES];
     struct spr_select s = {
@@ -294,7 +314,8 @@ static void select_begin(spr_codec *codec, const float *gradient, struct spr_cod
         .index = list->index,
         .value = list->exact,
         .velocity = list->velocity,
-        .leave = codec->vtype == SPR_V_FP16   ? leave_fp16
+        .leave = later                        ? leave_all
+                 : codec->vtype == SPR_V_FP16 ? leave_fp16
                  : codec->vtype == SPR_V_BF16 ? leave_bf16
                                               : NULL,
     };
@@ -311,7 +332,9 @@ static void select_begin(spr_codec *codec, const float *gradient, struct spr_cod
     if (feedback) {
         codec->residual_zero = false;
         clear_bad_velocity(&f, list);
-        if (!spr_codec_is_lossless(codec) && !s.left)
+        if (later && !s.left)
+            spr_feedback_put_back(&f, list->index, list->exact, NULL, list->count);
+        else if (!later && !spr_codec_is_lossless(codec) && !s.left)
             keep_rest(codec);
     }
     fill_step(codec, step);
@@ -325,17 +348,19 @@ static void select_replay(spr_codec *codec, struct spr_codec_step *step)
         quantise(codec); /* the place may be another */
     if (has_feedback(codec)) {
         struct spr_feedback f = spr_codec_feedback_of(codec, NULL);
+        bool later = is_settled_later(codec, step);
 
         if (!codec->beneath) {
             spr_feedback_take(&f, list->index, list->count, NULL);
             clear_bad_velocity(&f, list);
         }
-        keep_rest(codec);
+        if (!later)
+            keep_rest(codec);
+        else if (!codec->beneath)
+            spr_feedback_put_back(&f, list->index, list->exact, NULL, list->count);
     }
     fill_step(codec, step);
 }
-
-static void select_commit(spr_codec *codec) { (void)codec; }
 
 /* Nothing is taken of what is finite where others in its group have made it a NaN. */
 static bool was_taken(const struct list *list, size_t i)
@@ -343,44 +368,74 @@ static bool was_taken(const struct list *list, size_t i)
     return !isnan(list->sent[i]) || !isfinite(list->exact[i]);
 }
 
-/* Entries of the list that were taken out for the step. */
-static void put_back_some(spr_codec *codec, size_t first, size_t count)
+/* What was taken out for the step; of one that is committed, too. */
+static void put_back(spr_codec *codec)
 {
-    const struct list *list = list_of(codec);
+    struct list *list = list_of(codec);
     struct spr_feedback f = spr_codec_feedback_of(codec, NULL);
 
+    list->unsettled = false;
+    if (!has_feedback(codec))
+        return;
     if (!codec->beneath)
-        spr_feedback_put_back(&f, list->index + first, list->exact + first,
-                              list->velocity ? list->velocity + first : NULL, count);
+        spr_feedback_put_back(&f, list->index, list->exact, list->velocity, list->count);
     else
-        for (size_t i = first; i < first + count; i++)
+        for (size_t i = 0; i < list->count; i++)
             if ((!list->back || !list->back[i]) && was_taken(list, i))
                 codec->residual[list->index[i]] += list->sent[i];
 }
 
-/* Of a step that is committed, too: its list has been out of the residual since it began. */
-static void put_back(spr_codec *codec)
+/* Which of the entries [first, end) were sent on? What is not finite was, whatever others were kept
+ * instead; result NULL: all were. Returns how many. */
+static size_t find_sent_on(const struct list *list, const float *result, size_t first, size_t end,
+                           size_t *sent_on)
 {
-    if (has_feedback(codec))
-        put_back_some(codec, 0, list_of(codec)->count);
+    size_t n = 0;
+
+    for (size_t i = first; i < end; i++) {
+        if (result)
+            __builtin_prefetch(
+                &result[list->index[spr_min_size(i + TAKE_BACK_AHEAD, list->count - 1)]]);
+        sent_on[n] = i;
+        n += !result || spr_magnitude(result[list->index[i]]) != 0 || !isfinite(list->exact[i]);
+    }
+    return n;
+}
+
+/* What was not sent on stays, and was selected in vain: its velocity is put back. */
+static void unmask(const struct list *list, float *velocity, size_t first, size_t end)
+{
+    for (size_t i = first; i < end; i++)
+        if (list->back[i])
+            velocity[list->index[i]] = list->velocity[i];
 }
 
 static void take_back(spr_codec *codec, const float *result)
 {
-    const struct list *list = list_of(codec);
+    struct list *list = list_of(codec);
+    size_t sent_on[TAKE_BACK_BATCH];
 
-    for (size_t i = 0; has_feedback(codec) && i < list->count; i++) {
-        uint32_t ahead = list->index[spr_min_size(i + TAKE_BACK_AHEAD, list->count - 1)];
+    for (size_t at = 0, end; list->unsettled && at < list->count; at = end) {
+        end = spr_min_size(at + TAKE_BACK_BATCH, list->count);
+        size_t n = find_sent_on(list, result, at, end, sent_on);
 
-        __builtin_prefetch(&result[ahead]);
-        __builtin_prefetch(&codec->residual[ahead], 1);
-        /* What is not finite was sent, whatever others were kept instead. */
-        if (spr_magnitude(result[list->index[i]]) == 0 && isfinite(list->exact[i])) {
-            put_back_some(codec, i, 1);
-            list->back[i] = true;
+        for (size_t j = 0; j < n; j++)
+            __builtin_prefetch(&codec->residual[list->index[sent_on[j]]], 1);
+        for (size_t j = 0; j < n; j++) {
+            size_t i = sent_on[j];
+            float *r = &codec->residual[list->index[i]];
+
+            *r = spr_codec_rest(codec->beneath ? *r : list->exact[i], list->sent[i]);
+            list->back[i] = false;
         }
+        if (list->velocity && !codec->beneath)
+            unmask(list, codec->velocity, at, end);
     }
+    list->unsettled = false;
 }
+
+/* Of sums that nobody has bounded all were sent on. */
+static void select_commit(spr_codec *codec) { take_back(codec, NULL); }
 
 /* Where the positions are known, so is how many there are. */
 static size_t select_vector(const spr_codec *codec)

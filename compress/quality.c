@@ -97,7 +97,7 @@ struct look {
     const spr_codec *codec;
     const float *gradient, *accumulated;
     const uint32_t *index; /* of a list */
-    bool feedback;
+    bool feedback, stays;  /* there is a residual, and what is sent is in it for now */
     struct spr_quality_parameter *at;
 };
 
@@ -127,8 +127,9 @@ static void take_entries(void *context, size_t first, size_t end, const float *s
         size_t e = look->index[i];
         float g = look->gradient[e], kept = look->accumulated[e], s = sent[i - first];
 
-        /* With feedback the rest is there already. */
-        add_sent(&parameter_of(look, e)->sums, g, kept, look->feedback ? kept + s : g, s);
+        /* With feedback the rest is there already, or all of it is. */
+        float a = look->stays ? kept : look->feedback ? kept + s : g;
+        add_sent(&parameter_of(look, e)->sums, g, kept, a, s);
     }
 }
 
@@ -165,6 +166,7 @@ static size_t look_at_list(struct look *look, const struct spr_codec_step *step)
     const spr_codec *codec = look->codec;
 
     look->index = step->index;
+    look->stays = step->bound_union && look->feedback;
     look->accumulated = look->feedback ? codec->residual : look->gradient;
     for (size_t i = 0; i < codec->quality.count; i++) {
         struct spr_quality_parameter *p = &codec->quality.parameters[i];

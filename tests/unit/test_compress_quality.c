@@ -293,6 +293,30 @@ static void a_sparser_parameter_has_longer_positions(void **state)
     spr_codec_destroy(codec);
 }
 
+/* What is sent is measured when it is still in the residual, too. */
+static void a_bounded_union_is_measured_as_another(void **state)
+{
+    static float gradient[CODEC_N];
+    static const char *const specs[] = {"topk:ratio=1%+int8", "topk:ratio=1%,union=bounded+int8"};
+    const struct spr_codec_place four = {.blocks = {CODEC_N, 4, 6}};
+    spr_codec_quality q[2];
+
+    (void)state;
+    data_fill(DATA_NORMAL, gradient, CODEC_N, &rng);
+    for (int i = 0; i < 2; i++) {
+        spr_codec *codec = codec_make(specs[i]);
+        struct spr_codec_step sends;
+
+        assert_int_equal(spr_codec_begin_at(codec, gradient, &four, &sends), SPR_OK);
+        q[i] = quality_of(codec, SPR_ALL_PARAMETERS);
+        spr_codec_destroy(codec);
+    }
+    assert_near(q[1].residual_norm, q[0].residual_norm);
+    assert_near(q[1].relative_error, q[0].relative_error);
+    assert_near(q[1].cosine, q[0].cosine);
+    assert_near(q[1].variance_inflation, q[0].variance_inflation);
+}
+
 static void what_is_not_finite_is_counted_and_left_out(void **state)
 {
     static float gradient[CODEC_N];
@@ -447,6 +471,7 @@ int main(void)
         cmocka_unit_test(bits_are_those_of_the_formats),
         cmocka_unit_test(positions_count_as_they_are_packed),
         cmocka_unit_test(a_sparser_parameter_has_longer_positions),
+        cmocka_unit_test(a_bounded_union_is_measured_as_another),
         cmocka_unit_test(what_is_not_finite_is_counted_and_left_out),
         cmocka_unit_test(a_residual_without_bound_is_told_once),
         cmocka_unit_test(a_residual_before_the_first_gradient_is_no_alarm),

@@ -200,6 +200,62 @@ static void decay_and_a_clipped_norm_are_part_of_any_selection(void **state)
     spr_codec_destroy(codec);
 }
 
+/* Every third entry of a list is sent on. */
+static void only_what_is_sent_on_leaves_the_residual(void **state)
+{
+    static const char *const specs[][2] = {
+        {"topk:ratio=1%+fp16", "topk:ratio=1%,union=bounded+fp16"},
+        {"block:ratio=5%", "block:ratio=5%,union=bounded"},
+        {"dgc:ratio=1%+int8", "dgc:ratio=1%,union=bounded+int8"},
+    };
+    const struct spr_codec_place four = {.blocks = {CODEC_N, 4, 6}};
+
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(specs); s++) {
+        static float gradient[CODEC_N], result[CODEC_N];
+        spr_codec *all = codec_make(specs[s][0]), *some = codec_make(specs[s][1]);
+        struct spr_codec_step step, same;
+        const uint32_t *index;
+        const float *exact;
+        size_t count;
+
+        data_fill(DATA_NORMAL, gradient, CODEC_N, &rng);
+        assert_int_equal(spr_codec_begin_at(all, gradient, &four, &step), SPR_OK);
+        assert_int_equal(spr_codec_begin_at(some, gradient, &four, &same), SPR_OK);
+        assert_int_equal(step.count, same.count);
+        assert_memory_equal(step.index, same.index, step.count * sizeof(*step.index));
+        assert_true(same.bound_union && !step.bound_union);
+        memset(result, 0, sizeof(result));
+        for (size_t i = 0; i < step.count; i += 3)
+            result[step.index[i]] = 1;
+        spr_codec_take_back(some, result);
+        spr_codec_commit(some);
+        spr_codec_commit(all);
+        assert_true(spr_codec_last_list(some, &index, &exact, &count) && count > 3);
+        for (size_t e = 0, i = 0; e < CODEC_N; e++) {
+            bool listed = i < count && index[i] == e, stays = listed && i % 3;
+            float left = stays ? exact[i] : all->residual[e];
+            assert_memory_equal(&some->residual[e], &left, sizeof(left));
+            float velocity = stays ? gradient[e] : all->velocity ? all->velocity[e] : 0;
+            assert_true(!some->velocity ||
+                        (some->velocity[e] >= velocity && some->velocity[e] <= velocity));
+            i += listed;
+        }
+        spr_codec_revoke(some);
+        spr_codec_revoke(all);
+        assert_memory_equal(some->residual, all->residual, sizeof(gradient));
+
+        /* Nobody has said what was sent on: all was. */
+        assert_int_equal(spr_codec_begin_at(all, gradient, &four, &step), SPR_OK);
+        assert_int_equal(spr_codec_begin_at(some, gradient, &four, &same), SPR_OK);
+        spr_codec_commit(all);
+        spr_codec_commit(some);
+        assert_memory_equal(some->residual, all->residual, sizeof(gradient));
+        spr_codec_destroy(all);
+        spr_codec_destroy(some);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +265,7 @@ int main(void)
         cmocka_unit_test(sums_go_to_known_positions),
         cmocka_unit_test(a_list_may_be_empty),
         cmocka_unit_test(decay_and_a_clipped_norm_are_part_of_any_selection),
+        cmocka_unit_test(only_what_is_sent_on_leaves_the_residual),
     };
 
     rng.seed = spr_rng_test_seed();
