@@ -55,7 +55,7 @@ struct spr_plan {
     enum spr_vtype sum_vtype;        /* of sums; not FP32: the codec keeps what that loses */
     struct spr_coding sum_coding;    /* ... when they are coded */
     uint64_t codec_hash, codec_step; /* as in the descriptor */
-    bool bound_union; /* only the largest sums travel, and the codec takes the others back */
+    bool bound_union; /* only the largest sums travel, and the codec keeps what is in others */
     float *gradient;  /* NULL, or the result that a codec makes of sums: spr_codec_next() */
     float *unpack;    /* dense codecs: recv holds halves, which go here at the end */
 };

@@ -190,16 +190,17 @@ double spr_cost_tree(const struct spr_estimate *e)
 }
 
 /* Of a host's shards each owner has a part of 64 elements or more: of a short vector some hosts own
- * nothing, and others the more. */
+ * nothing, and others the more. Sums of halves are floats on their way to the owner. */
 double spr_cost_hierarchical(const struct spr_estimate *e)
 {
     double part = fmax(e->bytes / e->local / e->hosts, 64 * e->bytes / e->n);
+    double sums = part * fmax(4 * e->n / e->bytes, 1);
 
     if (e->hosts <= 1 || e->hosts >= e->ranks)
         return INFINITY;
     return bulk_steps(e, 2, 2 * (e->local - 1) + 2 * (e->hosts - 1)) +
            join(e,
-                e->model->byte * 2 * (e->hosts - 1) * e->local * (part + SPR_FRAME_BYTES) +
+                e->model->byte * (e->hosts - 1) * e->local * (sums + part + 2 * SPR_FRAME_BYTES) +
                     inside_host(e, 2 * e->bytes),
                 e->model->reduce * e->bytes * (2 + 1 / e->local));
 }

@@ -37,14 +37,14 @@ static size_t chunk_length(const struct spr_direct *d, int owner, uint32_t c)
 
 static const char *source(const struct spr_direct *d, int owner, uint32_t c)
 {
-    return d->send + (spr_direct_segment_start(d, owner) + c * d->chunk) * d->element;
+    return d->send + (spr_direct_segment_start(d, owner) + c * d->chunk) * d->in_element;
 }
 
 static char *target(const struct spr_direct *d, int owner, uint32_t c)
 {
     size_t start = d->own_alone ? 0 : spr_direct_segment_start(d, owner);
 
-    return d->recv + (start + c * d->chunk) * d->element;
+    return d->recv + (start + c * d->chunk) * d->out_element;
 }
 
 /* Step 1: contributions to the owners -----------------------------------------------------------
@@ -69,7 +69,7 @@ static void contribute(spr_request *rq, struct spr_direct *d)
             p->contributed++;
             d->unsent--;
             spr_post_send(rq, out, spr_group_rank(&d->group, owner), d->step + c,
-                          source(d, owner, c), chunk_length(d, owner, c) * d->element, d->eager);
+                          source(d, owner, c), chunk_length(d, owner, c) * d->in_element, d->eager);
         }
     }
 }
@@ -95,7 +95,7 @@ static void ask(spr_request *rq, struct spr_direct *d)
         }
         if (size > 1)
             spr_post_receive(rq, &d->contributions[slot], spr_group_rank(&d->group, (int)peer),
-                             d->step + c, into, chunk_length(d, (int)rank, c) * d->element,
+                             d->step + c, into, chunk_length(d, (int)rank, c) * d->in_element,
                              d->eager);
         if (++d->wanted_peer >= (d->reduce ? size - 1 : 1)) {
             d->wanted_peer = 0;
@@ -108,7 +108,7 @@ static void ask(spr_request *rq, struct spr_direct *d)
 static const void *contribution(spr_request *rq, struct spr_direct *d, int from, uint32_t c,
                                 struct spr_in **in)
 {
-    size_t bytes = chunk_length(d, d->group.rank, c) * d->element;
+    size_t bytes = chunk_length(d, d->group.rank, c) * d->in_element;
 
     *in = NULL;
     if (from == d->group.rank)
@@ -162,8 +162,8 @@ static bool add_next(spr_request *rq, struct spr_direct *d)
 {
     bool first = d->added == 0;
     int size = d->group.size, rank_a = first ? whose(rq, d, -1) : -1, rank_b;
-    const struct spr_reduce_two two = {rq->plan.dtype, d->op, first, d->added + first + 1 == size,
-                                       d->divisor};
+    const struct spr_reduce_two two = {
+        d->in, d->out, d->op, first, d->added + first + 1 == size, d->divisor};
     size_t n = chunk_length(d, d->group.rank, d->finished);
     void *out = two.last ? target(d, d->group.rank, d->finished) : d->accumulator;
     const void *a = d->accumulator, *b;
@@ -184,7 +184,6 @@ static bool add_next(spr_request *rq, struct spr_direct *d)
 /* Add what has arrived. */
 static void sum(spr_request *rq, struct spr_direct *d)
 {
-    spr_dtype dtype = rq->plan.dtype;
     uint64_t begin = spr_now_ns(rq->comm->clock);
 
     while (d->finished < d->own) {
@@ -193,14 +192,14 @@ static void sum(spr_request *rq, struct spr_direct *d)
                 goto out;
         if (d->group.size == 1) {
             size_t n = chunk_length(d, 0, d->finished);
-            spr_reduce_load(dtype, d->accumulator, source(d, 0, d->finished), n);
-            spr_reduce_store(dtype, d->op, target(d, 0, d->finished), d->accumulator, n,
+            spr_reduce_load(d->in, d->accumulator, source(d, 0, d->finished), n);
+            spr_reduce_store(d->out, d->op, target(d, 0, d->finished), d->accumulator, n,
                              d->divisor);
         }
         if (d->crc) /* while it is in the cache */
             d->crc[d->finished] =
                 spr_crc32c(0, target(d, d->group.rank, d->finished),
-                           chunk_length(d, d->group.rank, d->finished) * d->element);
+                           chunk_length(d, d->group.rank, d->finished) * d->out_element);
         d->added = 0;
         if (d->taken)
             memset(d->taken, 0, (size_t)d->group.size * sizeof *d->taken);
@@ -251,7 +250,7 @@ static void spread(spr_request *rq, struct spr_direct *d)
             out->send.crc = d->crc ? d->crc[c] : 0;
             spr_post_send(rq, out, spr_group_rank(&d->group, peer), SPREAD_STEP | (d->step + c),
                           target(d, d->group.rank, c),
-                          chunk_length(d, d->group.rank, c) * d->element, d->eager);
+                          chunk_length(d, d->group.rank, c) * d->out_element, d->eager);
         }
     }
 }
@@ -267,7 +266,7 @@ static bool gather_arrived(spr_request *rq, struct spr_direct *d, int owner)
             &d->from_owner[(c % d->ahead) * (uint32_t)d->group.size + (uint32_t)owner];
         if (in->state != SPR_IN_ARRIVED)
             break;
-        if (in->recv.bytes != chunk_length(d, owner, c) * d->element) {
+        if (in->recv.bytes != chunk_length(d, owner, c) * d->out_element) {
             spr_comm_fail(rq->comm, SPR_ERR_PROTO, spr_group_rank(&d->group, owner), -1,
                           "sent a chunk of another size");
             return false;
@@ -296,7 +295,8 @@ static bool gather(spr_request *rq, struct spr_direct *d)
             uint32_t c = p->expected++;
             spr_post_receive(rq, &d->from_owner[(c % d->ahead) * (uint32_t)size + (uint32_t)owner],
                              spr_group_rank(&d->group, owner), SPREAD_STEP | (d->step + c),
-                             target(d, owner, c), chunk_length(d, owner, c) * d->element, d->eager);
+                             target(d, owner, c), chunk_length(d, owner, c) * d->out_element,
+                             d->eager);
         }
         d->missing -= before < p->gathered && p->gathered == chunks;
     }

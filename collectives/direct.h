@@ -31,6 +31,9 @@ struct spr_direct {
     struct spr_group group;
     const char *send;
     char *recv;
+    /* Of what is contributed, and of results: the same, but for sums of halves. Those that others
+     * will sum are of the type of their accumulator, so that they are rounded once, at the end. */
+    spr_dtype in, out;
     spr_op op;
     int divisor;                  /* of an average */
     int root;                     /* in the group */
@@ -39,7 +42,8 @@ struct spr_direct {
     bool own_alone;               /* recv has room for the own segment only */
     size_t segment, total;        /* elements; all segments but the last are equally long */
     /* Its own: */
-    size_t chunk, element; /* elements; bytes */
+    size_t chunk;                   /* elements */
+    size_t in_element, out_element; /* bytes */
     bool eager;
     size_t most_bytes; /* of a chunk; the same on all ranks */
     uint32_t ahead;    /* messages posted ahead per peer, in each direction and step */

@@ -29,21 +29,23 @@ static const struct pace paces[] = {
 
 static void choose_chunk(struct spr_direct *d, const spr_comm *comm)
 {
+    size_t element = spr_max_size(d->in_element, d->out_element);
     size_t peers = (size_t)spr_max_size((size_t)d->group.size - 1, 1);
     size_t most = spr_min_size(d->most_bytes, STAGING_BYTES / (SPR_DIRECT_WINDOWS * peers));
-    size_t bytes = spr_div_ceil(d->segment * d->element, SPR_DIRECT_CHUNKS);
+    size_t bytes = spr_div_ceil(d->segment * element, SPR_DIRECT_CHUNKS);
 
     bytes = spr_min_size(spr_max_size(bytes, SPR_DIRECT_LEAST_BYTES),
                          spr_max_size(most, SPR_DIRECT_LEAST_BYTES));
-    d->chunk = spr_max_size(bytes / d->element & ~(size_t)63, 64);
+    d->chunk = spr_max_size(bytes / element & ~(size_t)63, 64);
     /* A broadcast waits for grants: so its root hears from all ranks, and of those who disagree. */
     d->eager =
-        !d->scatter && spr_min_size(d->chunk, d->segment) * d->element <= comm->options.eager_bytes;
+        !d->scatter && spr_min_size(d->chunk, d->segment) * element <= comm->options.eager_bytes;
 }
 
 void spr_direct_begin(spr_request *rq, struct spr_direct *d)
 {
-    d->element = spr_dtype_size(rq->plan.dtype);
+    d->in_element = spr_dtype_size(d->in);
+    d->out_element = spr_dtype_size(d->out);
     choose_chunk(d, rq->comm);
     d->own = spr_direct_segment_chunks(d, d->group.rank);
     d->finished = d->reduce || d->scatter ? 0 : d->own;
@@ -147,6 +149,8 @@ static spr_status start(spr_request *rq, bool reduce, bool scatter, bool gather_
     *d = (struct spr_direct){.group = {NULL, rq->comm->size, rq->comm->rank},
                              .send = plan->send,
                              .recv = plan->recv,
+                             .in = plan->dtype,
+                             .out = plan->dtype,
                              .op = plan->op,
                              .divisor = rq->comm->size,
                              .root = plan->root,

@@ -124,7 +124,8 @@ static void add(spr_request *rq, const struct spr_range *r, const void *there)
     const struct spr_exchanges *x = rq->state;
     const struct spr_exchange *e = &x->step[x->taken.step];
     const void *here = source(rq, x->taken.step, r->start);
-    const struct spr_reduce_two two = {rq->plan.dtype, rq->plan.op, true, e->last, rq->comm->size};
+    const struct spr_reduce_two two = {rq->plan.dtype, rq->plan.dtype, rq->plan.op,
+                                       true,           e->last,        rq->comm->size};
     bool below = e->how == SPR_TAKE_BELOW;
 
     spr_reduce_two(&two, result(rq, r->start), below ? there : here, below ? here : there,

@@ -131,8 +131,8 @@ static bool advance_allreduce(spr_request *rq)
     }
     for (; f->next_rank < size; f->next_rank++) {
         int rank = f->next_rank;
-        const struct spr_reduce_two two = {plan->dtype, plan->op, rank == 1, rank == size - 1,
-                                           size};
+        const struct spr_reduce_two two = {plan->dtype, plan->dtype,      plan->op,
+                                           rank == 1,   rank == size - 1, size};
         const void *a = two.first ? vector_of(rq, 0) : f->accumulator, *b = vector_of(rq, rank);
         if (!a || !b)
             return false;

@@ -25,6 +25,10 @@
  * the stages one after the other: while one is between hosts, the next one is summed and the last
  * one handed out. Sums of a host lie in the result, where those of all will come. The stages that
  * let messages wait in the transport's memory have no link in common.
+ *
+ * Sums of halves (fp16, bf16) are floats until they are those of all ranks, and lie beside, of a
+ * few slices. They are rounded once: beyond the first level n (4 + 2) bytes are sent, not n (2 +
+ * 2).
  */
 #include "collectives/direct.h"
 #include "collectives/reduce.h"
@@ -33,10 +37,13 @@
 #define MIN_SLICE_BYTES ((size_t)1 << 20)
 #define SLICE_STEPS_LOG2 20 /* no slice has so many chunks */
 #define MOST_LEVELS 3
+#define WIDE_SLICES 3u /* whose sums are there, of halves: at one more none would wait */
 #define MOST_STAGES (2 * MOST_LEVELS - 1)
 
 struct hierarchical {
     size_t slice, slices; /* elements; how many */
+    char *sums;           /* of halves: [WIDE_SLICES][shard]; NULL: in the result */
+    size_t shard;         /* elements, of the first level */
     int levels;           /* from the inside */
     struct level {
         struct spr_group group;
@@ -49,11 +56,11 @@ struct hierarchical {
     } stages[MOST_STAGES];  /* in through all levels, and back */
 };
 
-/* No halves: the sums of a host would be rounded. */
 static bool usable(const struct spr_plan *plan, int size)
 {
+    (void)plan;
     (void)size;
-    return plan->dtype != SPR_FP16 && plan->dtype != SPR_BF16;
+    return true;
 }
 
 static size_t even(size_t count, size_t parts)
@@ -68,11 +75,31 @@ static int level_of(const struct hierarchical *h, int stage)
     return stage < h->levels ? stage : stages_of(h) - 1 - stage;
 }
 
+/* Where a stage takes its input from and leaves its result: `start` is where its part of the vector
+ * begins, `first` where its shard of the first level does. */
+static void place(const spr_request *rq, struct spr_direct *d, int stage, size_t slice,
+                  size_t start, size_t first)
+{
+    const struct hierarchical *h = rq->state;
+    spr_dtype dtype = rq->plan.dtype, wide = spr_reduce_acc(dtype);
+    char *there = (char *)rq->plan.recv + start * spr_dtype_size(dtype), *sums = there;
+
+    if (h->sums)
+        sums = h->sums + (slice % WIDE_SLICES * h->shard + start - first) * spr_dtype_size(wide);
+    d->in = stage > 0 && stage < h->levels ? wide : dtype;
+    d->out = stage + 1 < h->levels ? wide : dtype;
+    d->send = stage > 0 && stage < h->levels ? sums : there;
+    if (stage == 0)
+        d->send = (const char *)rq->plan.send + start * spr_dtype_size(dtype);
+    d->recv = stage + 1 < h->levels ? sums : there;
+    d->own_alone = h->sums && stage == 0;
+}
+
 /* What a stage does with a slice. */
 static void set_up(const spr_request *rq, struct spr_direct *d, int stage, size_t slice)
 {
     const struct hierarchical *h = rq->state;
-    size_t element = spr_dtype_size(rq->plan.dtype), start = slice * h->slice;
+    size_t start = slice * h->slice, first_shard = start;
     size_t count = spr_min_size(h->slice, rq->plan.count - start), segment = count;
     int level = level_of(h, stage);
     bool in = stage + 1 < h->levels, out = stage >= h->levels;
@@ -82,11 +109,11 @@ static void set_up(const spr_request *rq, struct spr_direct *d, int stage, size_
 
         first = spr_min_size((size_t)h->level[l].group.rank * shard, count);
         start += first;
+        first_shard += l == 0 ? first : 0;
         count = spr_min_size(shard, count - first);
         segment = shard;
     }
-    d->recv = (char *)rq->plan.recv + start * element;
-    d->send = stage == 0 ? (const char *)rq->plan.send + start * element : d->recv;
+    place(rq, d, stage, slice, start, first_shard);
     d->op = in && rq->plan.op == SPR_AVG ? SPR_SUM : rq->plan.op;
     d->divisor = rq->comm->size;
     d->step = (uint32_t)slice << SLICE_STEPS_LOG2;
@@ -97,12 +124,27 @@ static void set_up(const spr_request *rq, struct spr_direct *d, int stage, size_
     d->segment = even(segment, h->level[level].shards);
 }
 
+/* So many slices: of the others there is no room for the sums yet. What a stage has sent last may
+ * still be on its way from there. */
+static size_t may_begin(const struct hierarchical *h)
+{
+    size_t gone = h->slices;
+
+    for (int stage = 1; stage < h->levels; stage++) {
+        const struct stage *s = &h->stages[stage];
+        bool sends = s->done > 0 && s->begun == s->done && !spr_direct_is_idle(&s->direct);
+
+        gone = spr_min_size(gone, s->done - sends);
+    }
+    return h->sums ? spr_min_size(h->slices, gone + WIDE_SLICES) : h->slices;
+}
+
 /* One step of a stage. True: something is different. */
 static bool step(spr_request *rq, int stage)
 {
     struct hierarchical *h = rq->state;
     struct stage *s = &h->stages[stage];
-    size_t ready = stage == 0 ? h->slices : h->stages[stage - 1].done;
+    size_t ready = stage == 0 ? may_begin(h) : h->stages[stage - 1].done;
 
     if (!h->level[level_of(h, stage)].works) {
         s->begun = s->done = ready;
@@ -188,6 +230,20 @@ static void cleanup(spr_request *rq)
         spr_direct_end(rq, &h->stages[stage].direct);
 }
 
+/* False: no memory. */
+static bool make_sums(spr_request *rq)
+{
+    struct hierarchical *h = rq->state;
+    spr_dtype dtype = rq->plan.dtype, wide = spr_reduce_acc(dtype);
+
+    h->shard = even(h->slice, h->level[0].shards);
+    if (wide == dtype)
+        return true;
+    h->sums = spr_arena_buffer(&rq->arena, (spr_min_size(h->slices, WIDE_SLICES) * h->shard + 1) *
+                                               spr_dtype_size(wide));
+    return h->sums != NULL;
+}
+
 static spr_status start(spr_request *rq)
 {
     struct hierarchical *h = spr_arena_alloc(&rq->arena, sizeof *h);
@@ -201,7 +257,7 @@ static spr_status start(spr_request *rq)
     h->slice = even(rq->plan.count, h->slices);
     /* Rounded up, fewer may do. */
     h->slices = spr_max_size(spr_div_ceil(rq->plan.count, spr_max_size(h->slice, 1)), 1);
-    if (!find_groups(rq))
+    if (!find_groups(rq) || !make_sums(rq))
         return SPR_ERR_NOMEM;
     for (int stage = 0; stage < stages_of(h); stage++) {
         set_up(rq, &h->stages[stage].direct, stage, 0); /* the first slice is the longest */

@@ -61,10 +61,9 @@ static void combine(spr_dtype dtype, spr_op op, void *out, const void *a, const 
 
 static bool is_half(spr_dtype dtype) { return dtype == SPR_FP16 || dtype == SPR_BF16; }
 
-size_t spr_reduce_acc_size(spr_dtype dtype)
-{
-    return is_half(dtype) ? sizeof(float) : spr_dtype_size(dtype);
-}
+spr_dtype spr_reduce_acc(spr_dtype dtype) { return is_half(dtype) ? SPR_FP32 : dtype; }
+
+size_t spr_reduce_acc_size(spr_dtype dtype) { return spr_dtype_size(spr_reduce_acc(dtype)); }
 
 void spr_reduce_load(spr_dtype dtype, void *acc, const void *x, size_t n)
 {
@@ -152,19 +151,20 @@ static void two_piece(const struct spr_reduce_two *r, void *out, const void *a, 
             spr_reduce_load(r->dtype, x, a, n);
         if (r->first)
             a = x;
-        if (r->last)
-            sum = x;
     }
+    if (r->last && is_half(r->out))
+        sum = x;
     combine(r->dtype, r->op, sum, a, b, n);
     if (r->last)
-        spr_reduce_store(r->dtype, r->op, out, sum, n, r->ranks);
+        spr_reduce_store(r->out, r->op, out, sum, n, r->ranks);
 }
 
 void spr_reduce_two(const struct spr_reduce_two *r, void *out, const void *a, const void *b,
                     size_t n)
 {
     size_t element = spr_dtype_size(r->dtype), wide = spr_reduce_acc_size(r->dtype);
-    size_t out_element = r->last ? element : wide, a_element = r->first ? element : wide;
+    size_t out_element = r->last ? spr_dtype_size(r->out) : wide;
+    size_t a_element = r->first ? element : wide;
 
     for (size_t i = 0; i < n; i += PIECE)
         two_piece(r, (char *)out + i * out_element, (const char *)a + i * a_element,

@@ -71,6 +71,9 @@ static bool suits(const struct spr_comm *comm, const struct spr_plan *plan,
 {
     if (a == &spr_allreduce_flat || a == &spr_broadcast_flat)
         return plan->count * spr_dtype_size(plan->dtype) <= comm->options.eager_bytes;
+    /* Sums of halves are floats: worth it where several ranks share a port, not an uplink alone. */
+    if (a == &spr_allreduce_hierarchical && spr_dtype_size(plan->dtype) < sizeof(float))
+        return comm->topology.hosts > 1 && !each_has_a_host(comm);
     if (a == &spr_allreduce_hierarchical || a == &spr_sparse_hierarchical || a == &spr_sparse_hosts)
         return spr_topology_has_levels(&comm->topology, comm->size);
     if (a == &spr_sparse_relay) /* hosts of several ranks: the model is not sure enough which */

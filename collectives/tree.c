@@ -121,7 +121,10 @@ static bool add_next(spr_request *rq)
     struct tree *t = rq->state;
     struct child *k = &t->child[t->next_child];
     uint32_t c = t->summed, slot = c % AHEAD;
-    const struct spr_reduce_two two = {rq->plan.dtype, rq->plan.op, true,
+    const struct spr_reduce_two two = {rq->plan.dtype,
+                                       rq->plan.dtype,
+                                       rq->plan.op,
+                                       true,
                                        t->parent < 0 && t->next_child == t->children - 1,
                                        rq->comm->size};
 

@@ -143,7 +143,7 @@ void spr_codec_sent(const spr_codec *codec, const struct spr_codec_step *step, f
 /* The residual keeps rest * weight, when the step is committed. Each window once, ascending. */
 void spr_codec_keep_rest(spr_codec *codec, const struct spr_codec_rest *r, float weight);
 /* Of a step with bound_union, before its commit: an element that is zero in `result`, the whole
- * vector, was not sent on, and what this rank has put into it comes back. */
+ * vector, was not sent on, and what this rank has put into it stays here. Without this all was. */
 void spr_codec_take_back(spr_codec *codec, const float *result);
 void spr_codec_commit(spr_codec *codec);
 void spr_codec_abort(spr_codec *codec);

@@ -95,7 +95,8 @@ bool reference_allreduce_takes(const char *algorithm, spr_dtype t, size_t count)
 {
     if (!strcmp(algorithm, "flat"))
         return count * spr_dtype_size(t) <= 65536;
-    return !strcmp(algorithm, "direct") || (t != SPR_FP16 && t != SPR_BF16);
+    return !strcmp(algorithm, "direct") || !strcmp(algorithm, "hierarchical") ||
+           (t != SPR_FP16 && t != SPR_BF16);
 }
 
 bool reference_sparse_lists(const char *algorithm) { return strcmp(algorithm, "dense") != 0; }

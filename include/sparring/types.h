@@ -20,8 +20,8 @@ typedef int spr_dtype;
 
 /*
  * Reductions. AVG divides once, after the sum, by the number of ranks (integers truncate towards
- * zero). fp16 and bf16 are summed in fp32 at the owner and rounded once. Integer sums wrap around
- * (two's complement).
+ * zero). fp16 and bf16 are summed in fp32 and rounded once. Integer sums wrap around (two's
+ * complement).
  *
  * NaN and infinities are treated as IEEE 754 has it, with the same bits on all ranks: a sum with a
  * NaN, or with infinities of both signs, is NaN; MIN and MAX propagate NaN. SPARRING_CHECK_FINITE

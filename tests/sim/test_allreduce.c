@@ -32,6 +32,7 @@ static void allreduce_is_right_for_all_algorithms_types_and_sizes(void **state)
 static void hierarchical_allreduces_are_right_on_any_hosts(void **state)
 {
     static const size_t n[] = {1, 63, 1000, 65536, 300001, 2500003};
+    static const spr_dtype types[] = {SPR_INT64, SPR_FP32, SPR_BF16, SPR_FP16};
     struct spr_rng rng = {seed, 3};
     struct world w;
 
@@ -40,7 +41,7 @@ static void hierarchical_allreduces_are_right_on_any_hosts(void **state)
         make(&w, ranks, 10e9);
         for (int trial = 0; trial < 4; trial++)
             for (size_t i = 0; i < SPR_ARRAY_LEN(n); i++) {
-                spr_dtype t = i % 2 ? SPR_FP32 : SPR_INT64;
+                spr_dtype t = types[(i + (size_t)trial + (size_t)ranks) % SPR_ARRAY_LEN(types)];
                 if (n[i] > 65536 && (trial || ranks % 3))
                     continue;
                 world_draw_hosts(&w, &rng);
@@ -121,7 +122,7 @@ static void assert_chosen(const struct world *w, size_t count, spr_dtype dtype, 
 
 static void long_vectors_of_single_ranks_go_round_a_ring(void **state)
 {
-    static const int pairs[] = {0, 0, 1, 1};
+    static const int pairs[] = {0, 0, 1, 1}, alone[] = {0, 1, 2, 3};
     const size_t shortest = 4 * (64 << 10) / sizeof(float);
     struct world w;
 
@@ -138,6 +139,11 @@ static void long_vectors_of_single_ranks_go_round_a_ring(void **state)
     world_set_determinism(&w, SPR_DETERMINISM_RUN);
     world_share_hosts(&w, pairs);
     assert_chosen(&w, shortest, SPR_FP32, "hierarchical");
+    assert_chosen(&w, shortest, SPR_BF16, "hierarchical");
+    world_share_racks(&w, alone,
+                      pairs); /* floats of a rack are as long as the halves of two hosts */
+    assert_chosen(&w, shortest, SPR_FP32, "hierarchical");
+    assert_chosen(&w, shortest, SPR_BF16, "direct");
     world_destroy(&w);
 }
 

@@ -114,7 +114,7 @@ static void sim_send(struct spr_link *link, struct spr_tx *tx)
     sent->tx = tx;
     tx->failed = failed;
     l->unsent++;
-    count(r, to, bytes, lost);
+    count(r, to, bytes, lost || to->closed);
     r->transport.params.counters->sent_bytes += bytes;
     r->transport.params.counters->sent_frames++;
     l->frames++;
