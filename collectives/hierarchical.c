@@ -27,8 +27,7 @@
  * let messages wait in the transport's memory have no link in common.
  *
  * Sums of halves (fp16, bf16) are floats until they are those of all ranks, and lie beside, of a
- * few slices. They are rounded once: beyond the first level n (4 + 2) bytes are sent, not n (2 +
- * 2).
+ * few slices. So they are rounded once; a host sends 3 (N-1)/N n v bytes to others, not 2.
  */
 #include "collectives/direct.h"
 #include "collectives/reduce.h"
@@ -37,7 +36,7 @@
 #define MIN_SLICE_BYTES ((size_t)1 << 20)
 #define SLICE_STEPS_LOG2 20 /* no slice has so many chunks */
 #define MOST_LEVELS 3
-#define WIDE_SLICES 3u /* whose sums are there, of halves: at one more none would wait */
+#define WIDE_SLICES 3u /* whose sums are there, of halves */
 #define MOST_STAGES (2 * MOST_LEVELS - 1)
 
 struct hierarchical {
@@ -166,10 +165,14 @@ static bool step(spr_request *rq, int stage)
 static bool advance(spr_request *rq)
 {
     const struct hierarchical *h = rq->state;
+    bool again;
 
-    for (int stage = 0; stage < stages_of(h); stage++)
-        while (!rq->comm->error.status && step(rq, stage))
-            continue;
+    do { /* the first stage may wait for a later one */
+        again = false;
+        for (int stage = 0; stage < stages_of(h); stage++)
+            while (!rq->comm->error.status && step(rq, stage))
+                again = h->sums != NULL;
+    } while (again);
     return h->stages[stages_of(h) - 1].done == h->slices && !rq->comm->error.status;
 }
 

@@ -67,6 +67,23 @@ static void a_shorter_slice_may_have_more_chunks(void **state)
     world_destroy(&w);
 }
 
+/* Of halves a slice waits until there is room for its sums, in a rank that hears from nobody else
+ * then, too: it is alone on its host. */
+static void sums_of_halves_have_room_for_some_slices(void **state)
+{
+    static const int hosts[][4] = {{0, 1, 2, 3}, {0, 1, 1, 1}, {0, 0, 1, 1}, {0, 0, 0, 1}};
+    struct world w;
+
+    (void)state;
+    make(&w, 4, 10e9);
+    for (size_t i = 0; i < SPR_ARRAY_LEN(hosts); i++) {
+        world_share_hosts(&w, hosts[i]);
+        check_allreduce(&w, "hierarchical", i % 2 ? SPR_BF16 : SPR_FP16, SPR_AVG, 4200011, i % 2,
+                        i);
+    }
+    world_destroy(&w);
+}
+
 static void sum_with(struct world *w, struct buffers *b, const char *algorithm, float *bits)
 {
     spr_call_options options = SPR_CALL_OPTIONS_INIT;
@@ -306,6 +323,7 @@ static void chunks_are_larger_where_peers_write_memory(void **state)
 VECTORS_MAIN(cmocka_unit_test(chunks_are_larger_where_peers_write_memory),
              cmocka_unit_test(allreduce_is_right_for_all_algorithms_types_and_sizes),
              cmocka_unit_test(hierarchical_allreduces_are_right_on_any_hosts),
+             cmocka_unit_test(sums_of_halves_have_room_for_some_slices),
              cmocka_unit_test(a_shorter_slice_may_have_more_chunks),
              cmocka_unit_test(sums_in_the_order_of_arrival_are_right),
              cmocka_unit_test(hosts_show_in_the_bits_unless_they_must_not),
