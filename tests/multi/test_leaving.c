@@ -43,6 +43,17 @@ static void *wait_and_fail(void *request)
     return NULL;
 }
 
+/* Until another thread is in spr_wait(): one that came after the end would find nothing there. On a
+ * loaded machine it may take longer than any pause. */
+static void await_a_waiter(spr_comm *comm)
+{
+    for (bool waits = false; !waits; job_pause_ms(1)) {
+        spr_comm_lock(comm);
+        waits = comm->inside > 0;
+        spr_comm_unlock(comm);
+    }
+}
+
 /* Rank 1 is stopped by the test while rank 0 leaves in the middle of everything. */
 static void run_destroy(struct job *job, int rank, spr_comm *comm)
 {
@@ -66,6 +77,7 @@ static void run_destroy(struct job *job, int rank, spr_comm *comm)
         spr_on_complete(requests[i], count_failure, &failures);
     }
     RANK_CHECK(pthread_create(&thread, NULL, wait_and_fail, &requests[0]) == 0);
+    await_a_waiter(comm);
     job_pause_ms(50);
     begin = spr_monotonic_ns();
     spr_comm_destroy(comm);
