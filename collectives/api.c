@@ -223,6 +223,7 @@ void spr_plan_of_codec(struct spr_plan *plan, const spr_comm *comm, spr_codec *c
     plan->coding = spr_codec_coding(codec);
     plan->dtype = dense ? spr_halves_dtype(plan->vtype) : SPR_FP32;
     plan->bound_union = comm->size > 1 && spr_codec_bounds_union(codec);
+    plan->may_sum_first = spr_codec_may_sum_first(codec);
     plan->sum_vtype = comm->size > 1 ? spr_codec_sum_vtype(codec) : SPR_V_FP32;
     plan->sum_coding = spr_codec_sum_coding(codec);
     spr_history_recall(plan, comm, codec);
@@ -258,6 +259,7 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
         return status;
     place.blocks = spr_blocks_choose(vector, (uint32_t)comm->size);
     place.rank = (uint32_t)comm->rank;
+    place.most_lost = spr_hosts_share(comm, plan, vector);
     place.workers = spr_comm_workers(comm, spr_codec_elements(codec));
     status = spr_codec_begin_at(codec, gradient, &place, &step);
     if (status)
@@ -278,6 +280,7 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
                               .rest = step.rest,
                               .sum_vtype = step.sum_vtype,
                               .sum_coding = step.sum_coding,
+                              .may_sum_first = spr_codec_may_sum_first(codec),
                               .bound_union = step.bound_union,
                               .codec_step = step.sum ? step.number : 0};
     return SPR_OK;

@@ -302,15 +302,16 @@ static spr_status post_locked(spr_comm *comm, const struct spr_plan *plan,
     spr_channel_begin(&comm->channel, rq->operation, rq->descriptor);
     rq->brief = !codec && rq->plan.count <= BRIEF_ELEMENTS;
     comm->channel.recent_ns = rq->brief ? rq->posted_ns : 0;
+    rq->codec = codec;
     status = rq->algorithm->start(rq);
     if (status)
         goto undo_number;
-    rq->codec = codec;
     spr_dispute_posted(comm, rq);
     spr_collective_wake(rq);
     *out = rq;
     return SPR_OK;
 undo_number:
+    rq->codec = NULL; /* whose step is the caller's to end */
     spr_trace_add(comm->trace, rq->posted_ns, SPR_EV_COMPLETE, -1, rq->operation,
                   (uint64_t)(uint32_t)status, 0);
     comm->past[rq->operation % SPR_PAST] = before;

@@ -55,9 +55,10 @@ struct spr_plan {
     enum spr_vtype sum_vtype;        /* of sums; not FP32: the codec keeps what that loses */
     struct spr_coding sum_coding;    /* ... when they are coded */
     uint64_t codec_hash, codec_step; /* as in the descriptor */
-    bool bound_union; /* only the largest sums travel, and the codec keeps what is in others */
-    float *gradient;  /* NULL, or the result that a codec makes of sums: spr_codec_next() */
-    float *unpack;    /* dense codecs: recv holds halves, which go here at the end */
+    bool may_sum_first; /* coded values may be summed before: the codec keeps what is lost then */
+    bool bound_union;   /* only the largest sums travel, and the codec keeps what is in others */
+    float *gradient;    /* NULL, or the result that a codec makes of sums: spr_codec_next() */
+    float *unpack;      /* dense codecs: recv holds halves, which go here at the end */
 };
 
 struct spr_algorithm {
@@ -78,6 +79,9 @@ struct spr_algorithm {
     /* Its sums are those of another one, which is chosen when it starts. */
     bool delegates;
 };
+
+/* Elements of a vector whose sums this rank rounds, where a host's are summed first; 0: none. */
+size_t spr_hosts_share(const spr_comm *comm, const struct spr_plan *plan, size_t count);
 
 /* Chosen by name or, for NULL or "auto", by what is known. NULL: no such algorithm, *error says
  * which exist. Under the lock: what is chosen is a decision. */

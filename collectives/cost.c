@@ -296,7 +296,7 @@ double spr_cost_sparse_hosts(const struct spr_estimate *e)
     double of_host = union_of(e, e->local);
     double lists = e->share * list_bytes(e, e->k, e->n, e->value);
     double of_hosts = e->share * list_bytes(e, of_host, e->n, 4);
-    double sums = e->share * list_bytes(e, e->u, e->n, 4);
+    double sums = e->share * list_bytes(e, e->u, e->n, e->sum);
     double cpu = e->model->encode * (e->k + of_host / e->local + e->u / e->ranks) +
                  e->model->merge * (e->k + of_host / e->local) + result(e);
 
@@ -422,6 +422,11 @@ static double value_bytes(enum spr_vtype vtype, const struct spr_coding *coding)
     return coding->coder && spr_coding_is_fixed(coding)
                ? (double)spr_coding_bound(coding, SPR_WINDOW) / SPR_WINDOW
                : CODED_BYTES;
+}
+
+double spr_plan_value_bytes(const struct spr_plan *plan)
+{
+    return value_bytes(plan->vtype, &plan->coding);
 }
 
 /* Of positions drawn by each rank for itself: U = n (1 - (1 - k/n)^P), and the reverse. */

@@ -17,19 +17,15 @@
 /* In order of preference: without a model "auto" takes the first that is usable and fits; those
  * behind one that always is, such as direct, are there for the model, and to be asked for. */
 static const struct spr_algorithm *const table[] = {
-    &spr_allreduce_flat,    &spr_allreduce_hierarchical,
-    &spr_allreduce_ring,    &spr_allreduce_direct,
-    &spr_allreduce_halving, &spr_allreduce_doubling,
-    &spr_allreduce_tree,    &spr_reduce_scatter_direct,
-    &spr_allgather_direct,  &spr_allgather_bruck,
-    &spr_broadcast_flat,    &spr_broadcast_direct,
-    &spr_broadcast_tree,    &spr_barrier_dissemination,
-    &spr_sparse_allgather,  &spr_sparse_hierarchical,
-    &spr_sparse_relay,      &spr_sparse_direct,
-    &spr_sparse_doubling,   &spr_sparse_ring,
-    &spr_sparse_hosts,      &spr_sparse_dense,
-    &spr_sparse_union,      &spr_sparse_server,
-    &spr_sparse_blocks,     &spr_sendrecv_direct,
+    &spr_allreduce_flat,   &spr_allreduce_hierarchical, &spr_allreduce_ring,
+    &spr_allreduce_direct, &spr_allreduce_halving,      &spr_allreduce_doubling,
+    &spr_allreduce_tree,   &spr_reduce_scatter_direct,  &spr_allgather_direct,
+    &spr_allgather_bruck,  &spr_broadcast_flat,         &spr_broadcast_direct,
+    &spr_broadcast_tree,   &spr_barrier_dissemination,  &spr_sparse_allgather,
+    &spr_sparse_hosts,     &spr_sparse_hierarchical,    &spr_sparse_relay,
+    &spr_sparse_direct,    &spr_sparse_doubling,        &spr_sparse_ring,
+    &spr_sparse_dense,     &spr_sparse_union,           &spr_sparse_server,
+    &spr_sparse_blocks,    &spr_sendrecv_direct,
 };
 _Static_assert(SPR_ARRAY_LEN(table) == SPR_ALGORITHMS, "a model has a place for each");
 
@@ -49,6 +45,10 @@ static size_t place_of(const struct spr_algorithm *a)
 /* A rank sends its neighbour segments of the vector of at least this, or of a list, for which a
  * ring is faster than `direct` between emulated hosts of one rank each, see docs/tuning.md. */
 #define RING_SEGMENT_BYTES ((size_t)64 << 10)
+
+/* Values of a coded vector from which on to sum those of a host first is faster, although that
+ * moves floats inside it: bytes; see docs/tuning.md. */
+#define LONG_VALUE_BYTES 0.7
 
 /* An algorithm that took a codec's last step stays, unless another one is faster by this. */
 #define HYSTERESIS 1.1
@@ -104,9 +104,18 @@ static bool fits_relay(const struct spr_comm *comm, const struct spr_plan *plan)
     return is_ring_of_hosts(comm, 6 * plan->most_entries);
 }
 
+/* A coded vector whose hosts send less when their ranks' values are summed. */
+static bool fits_hosts(const struct spr_comm *comm, const struct spr_plan *plan)
+{
+    return plan->may_sum_first && comm->topology.hosts > 1 && !each_has_a_host(comm) &&
+           spr_plan_value_bytes(plan) > LONG_VALUE_BYTES;
+}
+
 static bool fits(const struct spr_comm *comm, const struct spr_plan *plan,
                  const struct spr_algorithm *a)
 {
+    if (a == &spr_sparse_hosts)
+        return fits_hosts(comm, plan);
     if (a == &spr_allreduce_ring)
         return fits_ring(comm, plan);
     if (a == &spr_sparse_relay)

@@ -41,7 +41,7 @@ static size_t encode_next(spr_request *rq, int owner)
     size_t bytes =
         s->way->encode(rq, (uint32_t)owner, &s->sent_windows[owner], s->to_owner_buffer[owner]);
 
-    if (rq->plan.rest) {
+    if (rq->plan.rest && s->vtype == SPR_V_CODED) {
         spr_chunk_leave_rest(w, spr_sparse_coding(rq), s->to_owner_buffer[owner], bytes);
         spr_chunk_scatter(w, rq->plan.rest);
     }

@@ -23,18 +23,19 @@
 
 /* A stream of chunks from one rank, windows in ascending order. */
 struct spr_stream {
-    uint32_t ahead;            /* messages that are awaited at the same time, at most */
-    struct spr_in *in;         /* [ahead] */
-    char **buffer;             /* [ahead], chunk_bytes each */
-    char *plain;               /* likewise: the next one, if it came compressed; or NULL */
-    uint32_t most;             /* messages that come at most, each of a window or more */
-    uint32_t asked, taken;     /* messages */
-    uint32_t passed_on;        /* of a relay: ... that have left for its neighbours */
-    uint32_t window;           /* first one not yet consumed */
-    bool last;                 /* the last chunk is open or consumed */
-    bool open;                 /* chunk is valid */
-    uint32_t number;           /* among others: */
-    struct spr_marks *stirred; /* marked when one has come or was closed; or NULL */
+    const struct spr_coding *coding; /* of its values, or NULL */
+    uint32_t ahead;                  /* messages that are awaited at the same time, at most */
+    struct spr_in *in;               /* [ahead] */
+    char **buffer;                   /* [ahead], chunk_bytes each */
+    char *plain;                     /* likewise: the next one, if it came compressed; or NULL */
+    uint32_t most;                   /* messages that come at most, each of a window or more */
+    uint32_t asked, taken;           /* messages */
+    uint32_t passed_on;              /* of a relay: ... that have left for its neighbours */
+    uint32_t window;                 /* first one not yet consumed */
+    bool last;                       /* the last chunk is open or consumed */
+    bool open;                       /* chunk is valid */
+    uint32_t number;                 /* among others: */
+    struct spr_marks *stirred;       /* marked when one has come or was closed; or NULL */
     struct spr_chunk chunk;
 };
 
@@ -105,6 +106,7 @@ struct spr_sparse_state {
     uint32_t most_windows;    /* in a chunk */
     size_t chunk_bytes;       /* of the largest chunk, at most SPR_FRAME_MAX_PAYLOAD */
     bool packs;               /* messages are chunks, which may be compressed */
+    enum spr_vtype vtype;     /* of this rank's values on their way to an owner, or a collector */
     enum spr_vtype sum_vtype; /* of sums on their way from the owner */
     uint32_t *offsets;        /* of our list, by block; NULL: a dense vector */
     struct spr_coding coding; /* of coded values, with scratch */
@@ -159,12 +161,12 @@ struct spr_sparse_state {
 
 /* ---- sparse_stream.c; rq->state is or begins with a struct spr_sparse_state ---- */
 
-/* Coded values on their way to the owner, or NULL. */
+/* How this rank's values are coded, or NULL. */
 static inline const struct spr_coding *spr_sparse_coding(const spr_request *rq)
 {
     const struct spr_sparse_state *s = rq->state;
 
-    return rq->plan.vtype == SPR_V_CODED ? &s->coding : NULL;
+    return s->vtype == SPR_V_CODED ? &s->coding : NULL;
 }
 
 /* Coded sums on their way from the owner, or NULL. */
@@ -239,8 +241,7 @@ void spr_stream_close(struct spr_stream *s);
 /* An over-eager receive that the sender will never use: its messages were fewer than AHEAD. False:
  * it does, and the communicator fails. */
 bool spr_stream_withdraw(struct spr_stream *s);
-/* Make the chunk of `from` that covers this window of an owner available as s->chunk, with values
- * as they are on their way to the owner. */
+/* Make the chunk of `from` that covers this window of an owner available as s->chunk. */
 bool spr_stream_covers(spr_request *rq, struct spr_stream *s, int from, uint32_t owner,
                        uint32_t window);
 /* Open a chunk that `from` has sent, whose first window is to be this one: it must end at the
@@ -339,6 +340,11 @@ void spr_union_make_room(spr_request *rq, uint32_t n);
 /* Encode the windows in a writer, whose chunk goes to one of them. Any thread, unless sums are
  * coded. Returns the bytes. */
 size_t spr_union_encode(const spr_request *rq, struct spr_chunk_writer *w, char *buffer);
+/* What encoding sums has left of those in a writer stays with the codec; weight: as many ranks as
+ * they were divided by. */
+void spr_union_keep_rest(spr_request *rq, const struct spr_chunk_writer *w,
+                         const struct spr_coding *coding, const void *encoded, size_t bytes,
+                         float weight);
 /* The chunk in the first of them, encoded of the windows in a writer, goes to everybody, ourselves
  * included. False: likewise. */
 bool spr_union_send(spr_request *rq, const struct spr_chunk_writer *w, size_t bytes);

@@ -3,14 +3,20 @@
  * Sparse allreduce, exact: what ranks of one host have is summed there before it goes to other
  * hosts. As many ranks of each host as the smallest host has are leaders, each for one share of the
  * vector, so that all of them, and all their links, work; a share has a part for each host, whose
- * owner is the leader there. Halves leave their rank as such; sums are fp32, also to their owner
- * and from it. Not canonical: a host's ranks are added first, then the hosts, each in order; same
+ * owner is the leader there. Halves leave their rank as such; a host's sums are fp32 on the way to
+ * their owner. Not canonical: a host's ranks are added first, then the hosts, each in order; same
  * bits on all ranks and in every run of the same world on the same hosts.
+ *
+ * A coded vector is fp32 inside its host, and the host's sum is coded, once for all of its ranks:
+ * what that loses stays with the leader who coded it (spr_codec_sums_first()). A host sends what
+ * one rank would, and N of them lose something, not P ranks. The host of a part's owner loses
+ * nothing.
  *
  * Cost, k entries per rank, U(G) in the union of a host's G ranks, U in that of all, N hosts, b
  * bytes per entry as encoded: 4 steps; sent per host to others (N-1)/N (U(G) + U) b, where the
  * direct algorithm sends G (N-1)/N (k + U) b; per rank inside its host (G-1)/G (k + U) b; k +
- * U(G)/G additions and U scattered writes per rank.
+ * U(G)/G additions and U scattered writes per rank. A vector of n values of b bytes: per host to
+ * others 2 (N-1)/N n b, per rank inside its host (G-1)/G n (4 + b), (1 + 1/G) n additions.
  *
  * Data movement, 4 ranks, 2 hosts; block i of the vector belongs to part i mod 4, which is owned by
  * rank i mod 4 and collected by ranks 0 and 2 (even parts), 1 and 3 (odd ones); A(..) the sum over
@@ -31,6 +37,7 @@
  */
 #include "collectives/sparse.h"
 
+#include "compress/codec.h"
 #include "compress/kernels/kernels.h"
 
 /* A part of this rank's share: the sum of the host, on its way to the owner. */
@@ -51,6 +58,7 @@ struct hosts {
     int hosts, shares;
     bool leads;         /* this rank does: the share of its number on its host */
     struct part *parts; /* [hosts] of that share */
+    bool vector;        /* coded, not a list */
     /* Of a host's sum; that of `s` has what is merged so far. */
     float *accumulator; /* span */
     uint64_t *touched;  /* span bits */
@@ -61,6 +69,15 @@ static int owner_at(const struct hosts *h, int i) { return i * h->shares + h->lo
 
 /* Sums of this host -----------------------------------------------------------------------------
  */
+
+/* Its window has been added: close the chunk behind the last one. */
+static void close_behind(struct spr_stream *stream, uint32_t window)
+{
+    if (window + 1 < stream->chunk.first_window + stream->chunk.windows)
+        return;
+    spr_stream_close(stream);
+    (void)spr_stream_withdraw(stream); /* behind the last chunk; the communicator tells if not */
+}
 
 /* Is the next window there, of all ranks? Not after a failure. */
 static bool is_covered(spr_request *rq, struct part *part, int owner)
@@ -73,6 +90,30 @@ static bool is_covered(spr_request *rq, struct part *part, int owner)
                                part->summed))
             return false;
     return !rq->comm->error.status;
+}
+
+/* Sum the next window of a vector, which is there. Returns its length. */
+static size_t sum_vector(spr_request *rq, struct part *part, int owner, float *out)
+{
+    const struct hosts *h = rq->state;
+    const struct spr_sparse_state *s = &h->s;
+    uint32_t w = part->summed++;
+    size_t n = 0;
+
+    for (int i = 0; i < h->local.size; i++) {
+        struct spr_stream *theirs = &part->lists[i];
+        float *val = i == 0 ? out : s->writer.val;
+        if (i != h->local.rank) {
+            (void)spr_chunk_values(&theirs->chunk, i == 0 ? SPR_DECODE_SET : SPR_DECODE_ADD, out);
+            close_behind(theirs, w);
+            continue;
+        }
+        n = spr_blocks_gather(&s->blocks, NULL, NULL, rq->plan.value, (uint32_t)owner, w, NULL,
+                              val);
+        if (i > 0)
+            spr_kernels()->sum(out, out, val, n);
+    }
+    return n;
 }
 
 /* Sum the next window, which is there. Returns how many entries were added, of all ranks. */
@@ -90,10 +131,7 @@ static size_t sum(spr_request *rq, struct part *part, int owner)
             continue;
         }
         n += spr_chunk_add(&list->chunk, h->accumulator, h->touched);
-        if (w + 1 < list->chunk.first_window + list->chunk.windows)
-            continue;
-        spr_stream_close(list);
-        (void)spr_stream_withdraw(list); /* behind the last chunk; the communicator tells if not */
+        close_behind(list, w);
     }
     return n;
 }
@@ -107,7 +145,7 @@ static size_t harvest(const struct hosts *h, const struct part *part, int owner,
     return spr_window_harvest(h->accumulator, h->touched, len, pos, val);
 }
 
-/* What this rank, as an owner, adds for its host. */
+/* What this rank, as an owner, adds for its host: of a vector as it is. */
 static bool add_own(spr_request *rq)
 {
     struct hosts *h = rq->state;
@@ -117,6 +155,15 @@ static bool add_own(spr_request *rq)
 
     if (!is_covered(rq, part, s->own))
         return false;
+    if (h->vector) {
+        float *sums = s->union_writer.val + s->union_writer.count;
+        float *own = s->next_rank == 0 ? sums : h->accumulator;
+
+        n = sum_vector(rq, part, s->own, own);
+        if (own != sums)
+            spr_kernels()->sum(sums, sums, own, n);
+        return true;
+    }
     (void)sum(rq, part, s->own);
     n = harvest(h, part, s->own, s->writer.pos, s->writer.val);
     spr_kernels()->add_at(s->accumulator, s->touched, s->writer.pos, s->writer.val, n);
@@ -127,11 +174,15 @@ static bool add_own(spr_request *rq)
 /* The chunk in the writer, which ends before window `end`. */
 static void send_sum(spr_request *rq, struct part *part, int owner, uint32_t end)
 {
-    const struct spr_sparse_state *s = rq->state;
+    const struct hosts *h = rq->state;
+    const struct spr_sparse_state *s = &h->s;
     struct spr_chunk_writer *w = &part->writer;
     unsigned flags = end == part->windows ? SPR_CHUNK_LAST : 0;
-    size_t bytes = spr_chunk_writer_finish(w, SPR_V_FP32, -1, flags, part->buffer, s->chunk_bytes);
+    size_t bytes = spr_chunk_writer_finish(w, h->vector ? SPR_V_CODED : SPR_V_FP32, -1, flags,
+                                           part->buffer, s->chunk_bytes);
 
+    if (h->vector)
+        spr_union_keep_rest(rq, w, &s->coding, part->buffer, bytes, 1);
     spr_wire_begin(&part->wire);
     spr_wire_send(rq, &part->wire, &part->out, spr_sparse_owner(s, owner), part->sent++,
                   part->buffer, bytes);
@@ -159,6 +210,10 @@ static void sum_for(spr_request *rq, struct part *part, int owner)
         }
         if (part->summed == part->windows || !is_covered(rq, part, owner))
             break;
+        if (h->vector) {
+            spr_chunk_writer_window(w, sum_vector(rq, part, owner, w->val + w->count));
+            continue;
+        }
         if (!spr_sparse_fits(w, h->touched, h->s.span, sum(rq, part, owner)))
             send_sum(rq, part, owner, part->summed - 1);
         spr_chunk_writer_window(w, harvest(h, part, owner, w->pos + w->count, w->val + w->count));
@@ -236,7 +291,6 @@ static bool find_roles(spr_request *rq)
     h->s.owners = owners;
     h->s.collectors = collectors;
     h->s.route = SPR_ROUTE_HOSTS;
-    h->s.sum_vtype = SPR_V_FP32; /* a codec keeps what rounding loses for other owners than these */
     h->s.own = -1;
     if (!h->leads)
         return true;
@@ -275,8 +329,15 @@ static bool make(spr_request *rq)
 {
     struct hosts *h = rq->state;
 
+    h->vector = !h->s.offsets;
+    if (h->vector) {
+        h->s.vtype = SPR_V_FP32;
+        spr_codec_sums_first(rq->codec);
+    }
     if (!find_roles(rq) || !spr_sparse_make(rq))
         return false;
+    for (int i = 0; h->vector && i < h->s.sources.size; i++)
+        h->s.contributions[i].coding = &h->s.coding;
     if (!h->leads)
         return true;
     h->accumulator = spr_arena_alloc(&rq->arena, h->s.span * sizeof *h->accumulator);
@@ -317,11 +378,36 @@ static spr_status start(spr_request *rq)
     return SPR_OK;
 }
 
+/* Coding depends on blocks of as many owners as there are ranks. And a union is bounded by those
+ * who own it. */
+static bool usable(const struct spr_plan *plan, int size)
+{
+    (void)size;
+    return plan->dtype == SPR_FP32 && !plan->bound_union &&
+           (plan->may_sum_first || plan->vtype != SPR_V_CODED);
+}
+
+size_t spr_hosts_share(const spr_comm *comm, const struct spr_plan *plan, size_t count)
+{
+    const struct spr_topology *t = &comm->topology;
+    bool loses = plan->may_sum_first || plan->sum_vtype != SPR_V_FP32;
+    int shares = spr_topology_fewest(t);
+    struct spr_blocks blocks;
+    size_t n = 0;
+
+    if (!loses || !usable(plan, comm->size) || t->local[comm->rank] >= shares)
+        return 0;
+    blocks = spr_blocks_choose(count, (uint32_t)(t->hosts * shares));
+    for (int i = 0; i < t->hosts; i++)
+        n += (size_t)spr_blocks_local(&blocks, (uint32_t)(i * shares + t->local[comm->rank]));
+    return n;
+}
+
 const struct spr_algorithm spr_sparse_hosts = {
     .collective = SPR_C_SPARSE_ALLREDUCE,
     .name = "hosts",
     .cost = "4 steps, (N-1)/N (U(G) + U) entries per host of N, U(G) of its ranks",
-    .usable = spr_sparse_is_uncoded,
+    .usable = usable,
     .start = start,
     .advance = advance,
     .cleanup = cleanup,

@@ -138,9 +138,10 @@ void spr_sparse_cleanup(spr_request *rq)
 /* The longest image of n values or sums; 0: none are coded. */
 static size_t image_bytes(const spr_request *rq, size_t n)
 {
-    const struct spr_coding *values = spr_sparse_coding(rq), *sums = spr_sparse_sum_coding(rq);
+    const struct spr_sparse_state *s = rq->state;
+    const struct spr_coding *sums = spr_sparse_sum_coding(rq);
 
-    return spr_max_size(values ? spr_coding_bound(values, n) : 0,
+    return spr_max_size(rq->plan.vtype == SPR_V_CODED ? spr_coding_bound(&s->coding, n) : 0,
                         sums ? spr_coding_bound(sums, n) : 0);
 }
 
@@ -213,6 +214,7 @@ spr_status spr_sparse_prepare(spr_request *rq, size_t state_bytes, int owners)
     s->sum_coding = plan->sum_coding;
     s->indices = spr_indices_coder(spr_indices_of(rq->comm));
     s->packs = rq->comm->zstd != NULL;
+    s->vtype = plan->vtype;
     s->sum_vtype = plan->sum_vtype;
     s->chunk_bytes = chunk_bytes(rq);
     status = take_input(rq);

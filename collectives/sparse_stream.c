@@ -81,6 +81,7 @@ bool spr_stream_open_ahead(spr_request *rq, struct spr_stream *s, uint32_t most,
 {
     const struct spr_sparse_state *state = rq->state;
 
+    s->coding = spr_sparse_coding(rq);
     s->most = most;
     if (most == 0)
         return true;
@@ -160,8 +161,8 @@ bool spr_stream_covers(spr_request *rq, struct spr_stream *stream, int from, uin
         return true;
     in = spr_stream_next(stream);
     if (!in || !spr_stream_plain(rq, stream, in, from, &data, &bytes) ||
-        spr_sparse_check(rq, &stream->chunk, data, bytes, from, owner, window,
-                         spr_sparse_coding(rq)) != SPR_OK)
+        spr_sparse_check(rq, &stream->chunk, data, bytes, from, owner, window, stream->coding) !=
+            SPR_OK)
         return false;
     stream->open = true;
     stream->last |= stream->chunk.flags & SPR_CHUNK_LAST; /* which may be known already */
@@ -219,7 +220,7 @@ size_t spr_sparse_encode(spr_request *rq, uint32_t owner, uint32_t *next_window,
         spr_chunk_writer_window(w, n);
     }
     *next_window = next;
-    return spr_chunk_writer_finish(w, rq->plan.vtype, -1, next == windows ? SPR_CHUNK_LAST : 0, out,
+    return spr_chunk_writer_finish(w, s->vtype, -1, next == windows ? SPR_CHUNK_LAST : 0, out,
                                    s->chunk_bytes);
 }
 

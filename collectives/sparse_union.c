@@ -38,17 +38,20 @@ void spr_union_make_room(spr_request *rq, uint32_t n)
         spr_sparse_write(rq);
 }
 
-/* What encoding has left of the union that is in a writer. */
-static void keep_rest(spr_request *rq, const struct spr_chunk_writer *w, const void *encoded,
-                      size_t bytes)
+void spr_union_keep_rest(spr_request *rq, const struct spr_chunk_writer *w,
+                         const struct spr_coding *coding, const void *encoded, size_t bytes,
+                         float weight)
 {
-    float weight = rq->plan.op == SPR_AVG ? (float)rq->comm->size : 1;
     size_t done = 0;
 
-    spr_chunk_leave_rest(w, spr_sparse_sum_coding(rq), encoded, bytes);
+    spr_chunk_leave_rest(w, coding, encoded, bytes);
     for (uint32_t i = 0; i < w->windows; done += w->per_window[i++]) {
-        const struct spr_codec_rest r = {w->first_window + i, w->pos + done, w->val + done,
-                                         w->per_window[i]};
+        const struct spr_codec_rest r = {.blocks = w->blocks,
+                                         .owner = w->owner,
+                                         .window = w->first_window + i,
+                                         .pos = w->pos + done,
+                                         .rest = w->val + done,
+                                         .count = w->per_window[i]};
         spr_codec_keep_rest(rq->codec, &r, weight);
     }
 }
@@ -78,7 +81,8 @@ bool spr_union_send(spr_request *rq, const struct spr_chunk_writer *w, size_t by
         spr_sparse_take_soon(rq, &c, slot->buffer, bytes, NULL) != SPR_OK)
         return false;
     if (s->sum_vtype != SPR_V_FP32)
-        keep_rest(rq, w, slot->buffer, bytes);
+        spr_union_keep_rest(rq, w, spr_sparse_sum_coding(rq), slot->buffer, bytes,
+                            rq->plan.op == SPR_AVG ? (float)size : 1);
     return true;
 }
 

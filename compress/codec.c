@@ -194,6 +194,7 @@ static void set_place(spr_codec *codec, const struct spr_codec_place *place)
 {
     codec->sent_as[codec->slot].place = *place;
     codec->sent_as[codec->slot].place.workers = NULL;
+    codec->sent_as[codec->slot].exact = false;
     codec->sent_as[codec->slot].seed = spr_rng_u64(codec->sent_as[codec->slot].step, place->rank);
 }
 
@@ -213,18 +214,17 @@ spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
 {
     bool again = codec->phase == SPR_CODEC_ABSORBED;
     bool several = place->blocks.ranks > 1;
-    enum spr_vtype sums = several ? codec->sum_vtype : SPR_V_FP32;
     int slot = again ? codec->slot : codec->committed == 0;
 
     if (codec->phase == SPR_CODEC_RUNNING)
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1,
                              "codec %s is in use by a running request", codec->spec);
-    if (spr_codec_sums_open(codec, slot, sums != SPR_V_FP32 ? place : NULL) != SPR_OK)
+    if (spr_codec_sums_open(codec, slot, place) != SPR_OK)
         return SPR_ERR_NOMEM;
     codec->slot = slot;
     *step = (struct spr_codec_step){
         .vtype = codec->vtype,
-        .sum_vtype = sums,
+        .sum_vtype = several ? codec->sum_vtype : SPR_V_FP32,
         .sum_coding = spr_codec_sum_coding(codec),
         .bound_union = several && spr_codec_bounds_union(codec),
     };

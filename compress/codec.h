@@ -81,7 +81,8 @@ spr_status spr_codec_kind_of(const char *spec, struct spr_codec_kind *kind,
 struct spr_codec_place {
     struct spr_blocks blocks; /* of spr_codec_vector() elements */
     uint32_t rank;
-    bool leaves_rest;            /* whoever codes a dense vector writes step.rest */
+    bool leaves_rest; /* whoever codes a dense vector writes step.rest */
+    size_t most_lost; /* elements of spr_codec_keep_rest(), where they are more than rank's sums */
     struct spr_workers *workers; /* help while the step begins; the bits are the same. NULL: none */
 };
 
@@ -101,10 +102,11 @@ struct spr_codec_step {
     struct spr_coding sum_coding; /* ... coded so */
     bool bound_union;             /* the largest of them alone: spr_codec_take_back() */
 };
-/* A window of those that this rank sums in a step that rounds them, and what that has left of its
- * sums, at ascending positions. Of a dense vector at all of them: pos is not read. */
+/* A window of sums that this rank rounds, of a step that sends lists or a coded vector, and what
+ * that has left of them, at ascending positions. Of a vector at all of them: pos is not read. */
 struct spr_codec_rest {
-    uint32_t window;
+    const struct spr_blocks *blocks; /* the same in all of a step */
+    uint32_t owner, window;
     const uint16_t *pos;
     const float *rest;
     size_t count;
@@ -140,7 +142,13 @@ bool spr_codec_next(spr_codec *codec, float *gradient, struct spr_codec_step *st
 /* What others make of the step that runs, in the order of `vector` or `value`. Not of one with a
  * sum and no indices. */
 void spr_codec_sent(const spr_codec *codec, const struct spr_codec_step *step, float *sent);
-/* The residual keeps rest * weight, when the step is committed. Each window once, ascending. */
+/* May the vectors of some ranks be summed before they are coded? Whoever codes such a sum keeps
+ * what that loses. */
+bool spr_codec_may_sum_first(const spr_codec *codec);
+/* That is done in the step that runs: nothing that this rank sends is coded, so step.rest is not
+ * written. */
+void spr_codec_sums_first(spr_codec *codec);
+/* The residual keeps rest * weight, when the step is committed. Each window once. */
 void spr_codec_keep_rest(spr_codec *codec, const struct spr_codec_rest *r, float weight);
 /* Of a step with bound_union, before its commit: an element that is zero in `result`, the whole
  * vector, was not sent on, and what this rank has put into it stays here. Without this all was. */

@@ -96,8 +96,13 @@ enum spr_codec_lost_state {
     SPR_LOST_ADDED,  /* it was, and the next step has begun; `value` is how much */
 };
 struct spr_codec_lost {
-    uint32_t *index; /* NULL: all that this rank sums, window by window */
+    struct spr_blocks blocks; /* of `window` */
+    struct spr_codec_window {
+        uint32_t owner, window;
+    } * window;      /* all positions of these, one after the other; NULL: */
+    uint32_t *index; /* these positions */
     float *value;
+    size_t windows, window_room;
     size_t count, room;
     enum spr_codec_lost_state state;
 };
@@ -144,6 +149,7 @@ struct spr_codec {
         struct spr_codec_place place;
         uint64_t step, seed;
         double rate; /* learning rate that it is for */
+        bool exact;  /* spr_codec_sums_first() */
     } sent_as[2];    /* by slot */
     int slot;        /* 0 or 1: of the step that was begun last, or is to be retried */
     int committed;   /* of the step that was committed last; -1: none that could be revoked */
@@ -193,8 +199,7 @@ void spr_codec_sums_choose(spr_codec *codec);
 
 /* What was not sent on has lost nothing, of the step of codec->slot. */
 void spr_codec_sums_take_back(spr_codec *codec, const float *result);
-/* Room for the step of the slot, which is to begin there; none is listed yet. place NULL: no sums
- * are rounded. NOMEM. */
+/* Room for the step of the slot, which is to begin there; none is listed yet. NOMEM. */
 spr_status spr_codec_sums_open(spr_codec *codec, int slot, const struct spr_codec_place *place);
 void spr_codec_sums_close(spr_codec *codec, int slot);
 /* What the step that was committed last has lost goes into the residual: somebody looks at it, or

@@ -4,7 +4,8 @@
  * (error feedback for quantisers: Seide et al. 2014, "1-bit stochastic gradient descent"), and
  * after an abort the accumulated values, which the vector of the step holds meanwhile. Whoever
  * codes these writes the residual, or the commit does. Without a coder it is zero, but after an
- * abort.
+ * abort. Where the ranks of a host sum their vectors before they are coded, too, but for what the
+ * rank that coded a sum has lost of it (codec_sums.c).
  *
  * With feedback=momentum the velocity is what is sent, so that the coder sees a smoother vector and
  * the optimizer does not amplify what it loses. A velocity is never cleared, and so needs no
@@ -43,6 +44,14 @@ static bool conserves(const spr_codec *codec)
     return has_feedback(codec) && spr_codec_feedback(codec)->rule == SPR_FEEDBACK_PLAIN;
 }
 
+bool spr_codec_may_sum_first(const spr_codec *codec)
+{
+    return codec->selection->steps == &spr_codec_whole && codec->vtype == SPR_V_CODED &&
+           has_feedback(codec);
+}
+
+void spr_codec_sums_first(spr_codec *codec) { codec->sent_as[codec->slot].exact = true; }
+
 static void clear_residual(spr_codec *codec)
 {
     if (!codec->residual_zero)
@@ -67,12 +76,17 @@ static void leave_rest(spr_codec *codec)
     }
 }
 
+static bool was_coded(const spr_codec *codec, int slot)
+{
+    return codec->vtype == SPR_V_CODED && !codec->sent_as[slot].exact;
+}
+
 /* What the step of the slot sends leaves the residual, or comes back. */
 static void settle(spr_codec *codec, enum spr_decode how)
 {
     const float *vector = vector_of(codec, codec->slot);
 
-    if (codec->vtype == SPR_V_CODED) {
+    if (was_coded(codec, codec->slot)) {
         spr_codec_quantise(codec, codec->slot, NULL, vector, codec->elements, how, codec->residual);
         return;
     }
@@ -178,6 +192,10 @@ static void none_commit(spr_codec *codec)
 
     if (!has_feedback(codec) || spr_codec_is_lossless(codec))
         return;
+    if (coded && !was_coded(codec, codec->slot) && !codec->beneath) {
+        clear_residual(codec);
+        return;
+    }
     codec->residual_zero = false;
     if (coded && !codec->beneath) {
         if (codec->sent_as[codec->slot].place.leaves_rest)

@@ -2,7 +2,8 @@
  *
  * Sums that are rounded, as the values were or by a coder of their own. Where a rank has summed
  * elements of a step and sends them on as that coder makes them, what it loses goes into the rank's
- * own residual, since nobody else knows of it: sums' = round(sum), residual += sum - sums'. Over
+ * own residual, since nobody else knows of it: sums' = round(sum), residual += sum - sums'. So it
+ * does where ranks of one host sum vectors before they are coded (spr_codec_sums_first()). Over
  * all ranks, what was sent and what stays is what went in (after Tang et al. 2019, "DoubleSqueeze",
  * whose server has a residual of its own for this).
  *
@@ -20,10 +21,19 @@
 #include "base/util.h"
 #include "compress/kernels/kernels.h"
 
-/* Elements that this rank sums, at most. */
-static size_t most_of(const struct spr_codec_place *place)
+/* Elements of sums that this rank rounds, at most. */
+static size_t most_of(const spr_codec *codec, const struct spr_codec_place *place)
 {
-    return (size_t)spr_blocks_local(&place->blocks, place->rank);
+    bool rounds = place->blocks.ranks > 1 && codec->sum_vtype != SPR_V_FP32;
+    size_t own = rounds ? (size_t)spr_blocks_local(&place->blocks, place->rank) : 0;
+
+    return spr_max_size(own, place->most_lost);
+}
+
+/* Windows of so many, of which each owner may have a short one. */
+static size_t most_windows(const struct spr_codec_place *place, size_t elements)
+{
+    return elements / SPR_WINDOW + place->blocks.ranks + 1;
 }
 
 /* Is there a residual for what sums lose, and does the codec code sums at all? */
@@ -79,19 +89,23 @@ void spr_codec_sums_take_back(spr_codec *codec, const float *result)
 
 spr_status spr_codec_sums_open(spr_codec *codec, int slot, const struct spr_codec_place *place)
 {
-    size_t most = place ? most_of(place) : 0;
+    size_t most = most_of(codec, place), windows = most_windows(place, most);
     struct spr_codec_lost *lost = &codec->lost[slot];
+    bool lists = spr_codec_sends_lists(codec);
 
-    lost->count = 0;
+    lost->count = lost->windows = 0;
     lost->state = SPR_LOST_LISTED;
-    if (most <= lost->room)
+    if (most <= lost->room && (lists || most == 0 || windows <= lost->window_room))
         return SPR_OK;
     spr_codec_sums_close(codec, slot);
-    lost->value = spr_pages_alloc(most * sizeof *lost->value);
-    if (spr_codec_sends_lists(codec) && lost->value)
-        lost->index = spr_pages_alloc(most * sizeof *lost->index);
     lost->room = most;
-    if (lost->value && (lost->index || !spr_codec_sends_lists(codec)))
+    lost->value = spr_pages_alloc(most * sizeof *lost->value);
+    if (lists)
+        lost->index = spr_pages_alloc(most * sizeof *lost->index);
+    else
+        lost->window = spr_calloc(windows, sizeof *lost->window);
+    lost->window_room = lost->window ? windows : 0;
+    if (lost->value && (lost->index || lost->window))
         return SPR_OK;
     spr_codec_sums_close(codec, slot);
     return spr_error_set(spr_thread_error(), SPR_ERR_NOMEM, -1,
@@ -105,13 +119,13 @@ void spr_codec_sums_close(spr_codec *codec, int slot)
 
     spr_pages_free(lost->value, lost->room * sizeof *lost->value);
     spr_pages_free(lost->index, lost->room * sizeof *lost->index);
+    spr_free(lost->window);
     *lost = (struct spr_codec_lost){0};
 }
 
 void spr_codec_keep_rest(spr_codec *codec, const struct spr_codec_rest *r, float weight)
 {
     struct spr_codec_lost *lost = &codec->lost[codec->slot];
-    const struct spr_codec_place *place = &codec->sent_as[codec->slot].place;
     uint64_t begin = (uint64_t)r->window << SPR_WINDOW_LOG2;
     float *value = lost->value + lost->count;
 
@@ -120,8 +134,13 @@ void spr_codec_keep_rest(spr_codec *codec, const struct spr_codec_rest *r, float
         value[i] = r->rest[i] * weight;
     for (size_t i = 0; lost->index && i < r->count; i++)
         lost->index[lost->count + i] =
-            (uint32_t)spr_blocks_global(&place->blocks, place->rank, begin + r->pos[i]);
+            (uint32_t)spr_blocks_global(r->blocks, r->owner, begin + r->pos[i]);
     lost->count += r->count;
+    if (lost->index)
+        return;
+    assert(lost->windows < lost->window_room);
+    lost->blocks = *r->blocks;
+    lost->window[lost->windows++] = (struct spr_codec_window){r->owner, r->window};
 }
 
 /* One element: what happens to it, and what the list has of it then. */
@@ -150,7 +169,6 @@ static inline void move(float *residual, float *value, enum spr_codec_lost_state
 static void move_all(spr_codec *codec, int slot, enum spr_codec_lost_state to)
 {
     struct spr_codec_lost *lost = &codec->lost[slot];
-    const struct spr_codec_place *place = &codec->sent_as[slot].place;
     enum spr_codec_lost_state from = lost->state;
 
     lost->state = to;
@@ -163,8 +181,9 @@ static void move_all(spr_codec *codec, int slot, enum spr_codec_lost_state to)
         return;
     }
     float *value = lost->value;
-    for (uint32_t w = 0; w < spr_blocks_windows(&place->blocks, place->rank); w++) {
-        struct spr_blocks_runs runs = spr_blocks_runs(&place->blocks, NULL, place->rank, w);
+    for (size_t w = 0; w < lost->windows; w++) {
+        const struct spr_codec_window *at = &lost->window[w];
+        struct spr_blocks_runs runs = spr_blocks_runs(&lost->blocks, NULL, at->owner, at->window);
 
         for (size_t first, end; spr_blocks_run(&runs, &first, &end);)
             for (size_t i = first; i < end; i++)

@@ -126,7 +126,8 @@ void spr_codec_drop(spr_codec *codec);
  * Quality: what compression makes of a gradient, on this rank. Every hundredth step is measured,
  * the first one too, unless spr_codec_watch() says otherwise: against the gradient g as it was
  * passed, the accumulated vector a (residual + gradient, or by the rule of the feedback), and s,
- * what this rank sends of it. Norms are L2 norms, over finite elements.
+ * what this rank sends of it. Norms are L2 norms, over finite elements. Where the ranks of a host
+ * sum vectors before they are coded (the algorithm "hosts"), s is what this rank would have sent.
  */
 typedef struct spr_codec_quality {
     size_t struct_size; /* set by the caller to sizeof(spr_codec_quality) */

@@ -125,9 +125,14 @@ static void halves_are_refused_before_the_codec_has_begun(void **state)
 }
 
 /* Do owners send what they have summed as the codec has it? The others send it as fp32. */
-static bool sums_are_rounded_by(const char *name)
+static bool ranks_own_alike_with(const char *name)
 {
     return !strcmp(name, "direct") || !strcmp(name, "hierarchical") || !strcmp(name, "relay");
+}
+
+static bool sums_are_rounded_by(const char *name)
+{
+    return ranks_own_alike_with(name) || !strcmp(name, "hosts");
 }
 
 /* Each value is of fp16 and what is below it, which stays in the rank's residual, and sums of the
@@ -190,14 +195,18 @@ static void what_an_algorithm_cannot_do_is_refused_before_the_codec_has_begun(vo
 {
     static const struct {
         const char *spec;
-        bool by_all; /* or by those alone whose owners send rounded sums */
+        bool by_all, by_hosts; /* or by those alone where each rank owns a part of one kind */
     } cases[] = {
-        {"topk:ratio=10%", true},
-        {"topk:ratio=10%+fp16", true},
-        {"topk:ratio=10%+bf16", true},
-        {"topk:ratio=10%+int8", false},
-        {"int8", false},
-        {"topk:ratio=10%,union=bounded", false},
+        {"topk:ratio=10%", true, true},
+        {"topk:ratio=10%+fp16", true, true},
+        {"topk:ratio=10%+bf16", true, true},
+        {"topk:ratio=10%+int8", false, false},
+        {"topk:ratio=10%,sums=int8", false, true},
+        {"int8", false, true},
+        {"none:feedback=off+int8", false, false}, /* what a host loses has to stay somewhere */
+        {"qsgd", false, false},
+        {"random:ratio=10%+int8", false, false},
+        {"topk:ratio=10%,union=bounded", false, false},
     };
     spr_layout layout = {1, "w", 0, 1000, 1};
     static float gradient[1000];
@@ -208,7 +217,8 @@ static void what_an_algorithm_cannot_do_is_refused_before_the_codec_has_begun(vo
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *name;
         for (int a = 0; (name = spr_algorithm_name("sparse_allreduce", a)) != NULL; a++) {
-            bool able = cases[i].by_all || sums_are_rounded_by(name);
+            bool able = cases[i].by_all || ranks_own_alike_with(name) ||
+                        (cases[i].by_hosts && !strcmp(name, "hosts"));
             spr_call_options options = SPR_CALL_OPTIONS_INIT;
             spr_codec *codec[2];
             options.algorithm = name;

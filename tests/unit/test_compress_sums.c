@@ -23,7 +23,8 @@ static void begin(spr_codec *codec, float amount)
     for (uint32_t w = 0; w < spr_blocks_windows(&place.blocks, RANK); w++) {
         static float rest[SPR_WINDOW];
         static uint16_t pos[SPR_WINDOW];
-        struct spr_codec_rest r = {.window = w, .pos = pos, .rest = rest};
+        struct spr_codec_rest r = {
+            .blocks = &place.blocks, .owner = RANK, .window = w, .pos = pos, .rest = rest};
         uint32_t len = spr_blocks_window_len(&place.blocks, RANK, w);
 
         for (uint32_t p = 0; p < len; p += step.dense ? 1 : 10) {
