@@ -235,8 +235,8 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
     struct spr_codec_place place = {.leaves_rest = true};
     struct spr_codec_step step;
     spr_status status;
+    bool dense, may_sum_first;
     size_t vector;
-    bool dense;
 
     if (!comm || !codec || !gradient)
         return spr_error_set(spr_thread_error(), SPR_ERR_INVALID, -1, "compressed allreduce: no %s",
@@ -250,6 +250,7 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
     /* Nothing may go wrong for the caller's fault once the codec has taken the gradient. */
     spr_plan_of_codec(plan, comm, codec);
     dense = plan->collective == SPR_C_ALLREDUCE;
+    may_sum_first = plan->may_sum_first;
     vector = plan->count;
     if (!spr_algorithm_exists(comm, plan, options ? options->algorithm : NULL, spr_thread_error()))
         return spr_thread_error()->status;
@@ -280,7 +281,7 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
                               .rest = step.rest,
                               .sum_vtype = step.sum_vtype,
                               .sum_coding = step.sum_coding,
-                              .may_sum_first = spr_codec_may_sum_first(codec),
+                              .may_sum_first = may_sum_first,
                               .bound_union = step.bound_union,
                               .codec_step = step.sum ? step.number : 0};
     return SPR_OK;

@@ -417,16 +417,12 @@ double spr_cost_sparse_dense(const struct spr_estimate *e)
 
 static double value_bytes(enum spr_vtype vtype, const struct spr_coding *coding)
 {
+    double bytes;
+
     if (vtype != SPR_V_CODED)
         return (double)spr_vtype_bytes(vtype);
-    return coding->coder && spr_coding_is_fixed(coding)
-               ? (double)spr_coding_bound(coding, SPR_WINDOW) / SPR_WINDOW
-               : CODED_BYTES;
-}
-
-double spr_plan_value_bytes(const struct spr_plan *plan)
-{
-    return value_bytes(plan->vtype, &plan->coding);
+    bytes = coding->coder ? spr_coding_value_bytes(coding) : 0;
+    return bytes > 0 ? bytes : CODED_BYTES;
 }
 
 /* Of positions drawn by each rank for itself: U = n (1 - (1 - k/n)^P), and the reverse. */

@@ -70,8 +70,6 @@ struct spr_estimate {
     double value, sum;          /* bytes of a value on its way to the owner, and of a sum */
 };
 struct spr_estimate spr_estimate_of(const struct spr_comm *comm, const struct spr_plan *plan);
-/* Bytes of a value on its way to the owner. */
-double spr_plan_value_bytes(const struct spr_plan *plan);
 /* Of n floats on so many ranks, `local` per host; k: entries of each at independent positions, 0:
  * dense. */
 struct spr_estimate spr_estimate_even(const struct spr_model *model, double ranks, double local,

@@ -104,11 +104,18 @@ static bool fits_relay(const struct spr_comm *comm, const struct spr_plan *plan)
     return is_ring_of_hosts(comm, 6 * plan->most_entries);
 }
 
-/* A coded vector whose hosts send less when their ranks' values are summed. */
+/* A coded vector whose hosts send less when their ranks' values are summed. A host has as many
+ * leaders as the smallest one has ranks. */
 static bool fits_hosts(const struct spr_comm *comm, const struct spr_plan *plan)
 {
-    return plan->may_sum_first && comm->topology.hosts > 1 && !each_has_a_host(comm) &&
-           spr_plan_value_bytes(plan) > LONG_VALUE_BYTES;
+    const struct spr_topology *t = &comm->topology;
+
+    if (!plan->may_sum_first || t->hosts <= 1 || each_has_a_host(comm))
+        return false;
+    for (int h = 0; h < t->hosts; h++)
+        if (spr_topology_local_ranks(t, h) > 2 * spr_topology_fewest(t))
+            return false;
+    return spr_coding_value_bytes(&plan->coding) > LONG_VALUE_BYTES;
 }
 
 static bool fits(const struct spr_comm *comm, const struct spr_plan *plan,

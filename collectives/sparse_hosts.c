@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Sparse allreduce, exact: what ranks of one host have is summed there before it goes to other
- * hosts. As many ranks of each host as the smallest host has are leaders, each for one share of the
- * vector, so that all of them, and all their links, work; a share has a part for each host, whose
- * owner is the leader there. Halves leave their rank as such; a host's sums are fp32 on the way to
- * their owner. Not canonical: a host's ranks are added first, then the hosts, each in order; same
- * bits on all ranks and in every run of the same world on the same hosts.
+ * Sparse allreduce: what ranks of one host have is summed there before it goes to other hosts. As
+ * many ranks of each host as the smallest host has are leaders, each for one share of the vector,
+ * so that all of them, and all their links, work; a share has a part for each host, whose owner is
+ * the leader there. Halves leave their rank as such; a host's sums are fp32 on the way to their
+ * owner. Not canonical: a host's ranks are added first, then the hosts, each in order; same bits on
+ * all ranks and in every run of the same world on the same hosts.
  *
  * A coded vector is fp32 inside its host, and the host's sum is coded, once for all of its ranks:
  * what that loses stays with the leader who coded it (spr_codec_sums_first()). A host sends what
@@ -378,8 +378,8 @@ static spr_status start(spr_request *rq)
     return SPR_OK;
 }
 
-/* Coding depends on blocks of as many owners as there are ranks. And a union is bounded by those
- * who own it. */
+/* How values of lists are coded depends on blocks of as many owners as there are ranks. And a union
+ * is bounded by those who own it. */
 static bool usable(const struct spr_plan *plan, int size)
 {
     (void)size;
@@ -390,16 +390,18 @@ static bool usable(const struct spr_plan *plan, int size)
 size_t spr_hosts_share(const spr_comm *comm, const struct spr_plan *plan, size_t count)
 {
     const struct spr_topology *t = &comm->topology;
-    bool loses = plan->may_sum_first || plan->sum_vtype != SPR_V_FP32;
-    int shares = spr_topology_fewest(t);
+    int host = t->host[comm->rank], share = t->local[comm->rank], shares = spr_topology_fewest(t);
+    bool sums = plan->sum_vtype != SPR_V_FP32;
     struct spr_blocks blocks;
     size_t n = 0;
 
-    if (!loses || !usable(plan, comm->size) || t->local[comm->rank] >= shares)
+    if (!usable(plan, comm->size) || share >= shares ||
+        comm->options.determinism == SPR_DETERMINISM_CANONICAL)
         return 0;
     blocks = spr_blocks_choose(count, (uint32_t)(t->hosts * shares));
     for (int i = 0; i < t->hosts; i++)
-        n += (size_t)spr_blocks_local(&blocks, (uint32_t)(i * shares + t->local[comm->rank]));
+        if (i == host ? sums : plan->may_sum_first)
+            n += (size_t)spr_blocks_local(&blocks, (uint32_t)(i * shares + share));
     return n;
 }
 

@@ -47,8 +47,9 @@
  * 2 k + n / 8 bytes and at most 0.5 MB; random: 4 k); none: 8 bytes per element; coded values:
  * n / 16 bytes and at most 0.8 MB. What is sent is kept twice: of the step that was committed last
  * and of the one that runs. Nothing is allocated after spr_codec_create(), but room for what
- * rounded sums have lost, when a step begins in a place where this rank sums more than before: two
- * lists of 8 bytes (dense: 4) per element that it sums, of which only pages in use take memory; and
+ * rounded sums have lost, when a step begins in a place where this rank rounds more of them than
+ * before: two lists of 8 bytes (dense: 4) per element of these, of which only pages in use take
+ * memory; and
  * what the selector needs for slices, when a step begins with more workers than before, or with
  * another ratio and that needs more.
  */
@@ -145,7 +146,7 @@ void spr_codec_sent(const spr_codec *codec, const struct spr_codec_step *step, f
 /* May the vectors of some ranks be summed before they are coded? Whoever codes such a sum keeps
  * what that loses. */
 bool spr_codec_may_sum_first(const spr_codec *codec);
-/* That is done in the step that runs: nothing that this rank sends is coded, so step.rest is not
+/* That is done in the step that runs: nothing of its vector alone is coded, and step.rest is not
  * written. */
 void spr_codec_sums_first(spr_codec *codec);
 /* The residual keeps rest * weight, when the step is committed. Each window once. */

@@ -76,17 +76,12 @@ static void leave_rest(spr_codec *codec)
     }
 }
 
-static bool was_coded(const spr_codec *codec, int slot)
-{
-    return codec->vtype == SPR_V_CODED && !codec->sent_as[slot].exact;
-}
-
 /* What the step of the slot sends leaves the residual, or comes back. */
 static void settle(spr_codec *codec, enum spr_decode how)
 {
     const float *vector = vector_of(codec, codec->slot);
 
-    if (was_coded(codec, codec->slot)) {
+    if (codec->vtype == SPR_V_CODED && !codec->sent_as[codec->slot].exact) {
         spr_codec_quantise(codec, codec->slot, NULL, vector, codec->elements, how, codec->residual);
         return;
     }
@@ -192,7 +187,7 @@ static void none_commit(spr_codec *codec)
 
     if (!has_feedback(codec) || spr_codec_is_lossless(codec))
         return;
-    if (coded && !was_coded(codec, codec->slot) && !codec->beneath) {
+    if (codec->sent_as[codec->slot].exact && !codec->beneath) {
         clear_residual(codec);
         return;
     }

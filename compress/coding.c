@@ -11,6 +11,13 @@ _Bool spr_coding_is_fixed(const struct spr_coding *c)
     return (c->coder->traits(c->options) & SPR_VALUES_FIXED) != 0;
 }
 
+double spr_coding_value_bytes(const struct spr_coding *c)
+{
+    if (spr_coding_is_fixed(c))
+        return (double)spr_coding_bound(c, SPR_WINDOW) / SPR_WINDOW;
+    return c->coder->bits ? c->coder->bits(c->options) / 8 : 0;
+}
+
 /* Every position of every owner has a number of its own, so no two entries of a step draw the same.
  */
 static struct spr_draw draw_of(const struct spr_coding *c, const struct spr_blocks *b,

@@ -24,6 +24,8 @@ struct spr_coding {
 size_t spr_coding_bound(const struct spr_coding *c, size_t n);
 /* Does the size of an image follow from n? */
 _Bool spr_coding_is_fixed(const struct spr_coding *c);
+/* Bytes of a value, on average; 0: that depends on the values. */
+double spr_coding_value_bytes(const struct spr_coding *c);
 /* The image of the n values of a window; returns its bytes. out: aligned to 4. */
 size_t spr_coding_encode(const struct spr_coding *c, const struct spr_blocks *b, uint32_t owner,
                          uint32_t w, const float *val, size_t n, void *out);

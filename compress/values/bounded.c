@@ -101,6 +101,8 @@ static size_t bounded_bound(const void *options, size_t n)
     return spr_div_ceil(n, options_of(options)->group) * HEAD_BYTES + n * sizeof(float);
 }
 
+static double bounded_bits(const void *options) { return options_of(options)->bits; }
+
 /* Bytes of a group behind its head. */
 static size_t body_bytes(uint32_t top, size_t n)
 {
@@ -310,6 +312,7 @@ const struct spr_value_coder spr_value_bounded = {
     .traits = bounded_traits,
     .group = bounded_group,
     .bound = bounded_bound,
+    .bits = bounded_bits,
     .encode = bounded_encode,
     .check = bounded_check,
     .decode = bounded_decode,

@@ -54,6 +54,9 @@ struct spr_value_coder {
     size_t (*group)(const void *options); /* at most SPR_VALUES_GROUP_MAX */
     /* The most bytes of an image of n values; additive where a vector may be cut. */
     size_t (*bound)(const void *options, size_t n);
+    /* Where the size is not FIXED: bits per value that there are about; 0: that depends on the
+     * values. NULL: it always does. */
+    double (*bits)(const void *options);
     /* Returns the bytes written. in[i] draws as element draw.first + i. */
     size_t (*encode)(const void *options, struct spr_draw draw, const float *in, size_t n,
                      void *out);

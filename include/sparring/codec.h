@@ -31,7 +31,9 @@ typedef struct spr_layout {
  * a value coder 10 % and 68 %; random: 5 % and 50 %; dense codecs: two more floats per element;
  * powersgd: of a matrix (2 rows + 5 columns) times rank floats, of a vector two per element; eight
  * rows of the widest matrix; adaptive: 1.6 KB per parameter), and from its first step on as much
- * again, at most, where threads help to select (SPARRING_WORKERS; top-k: 8 % at 1 %, 33 % at 10 %).
+ * again, at most, where threads help to select (SPARRING_WORKERS; top-k: 8 % at 1 %, 33 % at 10 %),
+ * and what is lost of sums that this rank rounds: two floats for each element of these (of lists
+ * four), its share of the vector among all ranks, or, of coded vectors, among those of its host.
  * The codec belongs to one thread at a time and to at most one running request. Errors: INVALID
  * (spr_last_error(NULL) names the position in the string), NOMEM.
  */

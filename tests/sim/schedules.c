@@ -94,21 +94,17 @@ int schedule_priority(const struct schedule *s, int rank, int operation)
     return s->priority_bytes ? (int)spr_rng_below(&rng, 3) - 1 : 0;
 }
 
-/* Half of the time the one that is chosen anyway. Of a stream of its own. */
+/* Half of the time the one that is chosen anyway. Of a stream of its own. In this order seeds in
+ * the list of those that failed draw what they did; `relay` is younger than most of them. */
 static const char *draw_sparse(const struct schedule *s, const struct schedule_operation *o)
 {
+    static const char *const others[] = {"allgather", "hierarchical", "direct", "doubling",
+                                         "ring",      "hosts",        "dense",  "union",
+                                         "server",    "blocks"};
     struct spr_rng rng = {~s->seed, (uint64_t)(o - s->operation + 1) << 32};
-    const char *name, *others[32];
-    size_t n = 0, drawn;
+    size_t n = SPR_ARRAY_LEN(others), drawn = (size_t)spr_rng_below(&rng, 2 * n);
+    const char *name = drawn < n ? others[drawn] : spr_rng_below(&rng, 8) ? NULL : "relay";
 
-    /* `relay` is younger than most seeds in the list of those that failed. */
-    for (int i = 0;
-         n < SPR_ARRAY_LEN(others) && (name = spr_algorithm_name("sparse_allreduce", i)) != NULL;
-         i++)
-        if (strcmp(name, "relay"))
-            others[n++] = name;
-    drawn = (size_t)spr_rng_below(&rng, 2 * n);
-    name = drawn < n ? others[drawn] : spr_rng_below(&rng, 8) ? NULL : "relay";
     return name && o->list && !reference_sparse_lists(name) ? NULL : name;
 }
 

@@ -67,6 +67,42 @@ static void sums_of_long_lists_go_round_a_ring(void **state)
     }
 }
 
+static void hosts_are_summed_before_long_values_are_coded(void **state)
+{
+    static const struct {
+        const char *spec, *taken;
+        int host[4];
+        int determinism;
+    } cases[] = {
+        {"int8", "hosts", {0, 0, 1, 1}, SPR_DETERMINISM_RUN},
+        {"int8", "hosts", {0, 1, 2, 2}, SPR_DETERMINISM_OFF},
+        {"int8", "hierarchical", {0, 0, 1, 1}, SPR_DETERMINISM_CANONICAL},
+        {"int8", "hierarchical", {0, 1, 1, 1}, SPR_DETERMINISM_RUN}, /* one would sum for three */
+        {"int8", "direct", {0, 1, 2, 3}, SPR_DETERMINISM_RUN},
+        {"int8", "direct", {0, 0, 0, 0}, SPR_DETERMINISM_RUN},
+        {"bounded:bits=6", "hosts", {0, 0, 1, 1}, SPR_DETERMINISM_RUN},
+        {"bounded:bits=3", "hierarchical", {0, 0, 1, 1}, SPR_DETERMINISM_RUN},
+        {"bounded:error=0.001", "hierarchical", {0, 0, 1, 1}, SPR_DETERMINISM_RUN},
+        {"int4", "hierarchical", {0, 0, 1, 1}, SPR_DETERMINISM_RUN},
+        {"sign", "hierarchical", {0, 0, 1, 1}, SPR_DETERMINISM_RUN},
+        {"none:feedback=off+int8", "hierarchical", {0, 0, 1, 1}, SPR_DETERMINISM_RUN},
+        {"int8:rounding=stochastic", "hierarchical", {0, 0, 1, 1}, SPR_DETERMINISM_RUN},
+        {"topk:ratio=50%+int8", "hierarchical", {0, 0, 1, 1}, SPR_DETERMINISM_RUN},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(cases); i++) {
+        struct world w;
+        make(&w, 4, 0);
+        world_share_hosts(&w, cases[i].host);
+        for (int r = 0; r < 4; r++)
+            w.comms[r]->options.determinism = cases[i].determinism;
+        frames_of(&w, cases[i].spec, 50000, NULL);
+        assert_string_equal(taken, cases[i].taken);
+        world_destroy(&w);
+    }
+}
+
 /* 3 x 6 x 10,000 bytes are, ten times that are not, and coded values need owners. */
 static void short_lists_are_sent_to_all(void **state)
 {
@@ -262,6 +298,7 @@ static void names_tell_in_what_order_they_add(void **state)
 VECTORS_MAIN(cmocka_unit_test(short_lists_are_sent_to_all),
              cmocka_unit_test(halves_are_summed_by_every_algorithm),
              cmocka_unit_test(sums_of_long_lists_go_round_a_ring),
+             cmocka_unit_test(hosts_are_summed_before_long_values_are_coded),
              cmocka_unit_test(halves_are_refused_before_the_codec_has_begun),
              cmocka_unit_test(what_an_algorithm_cannot_do_is_refused_before_the_codec_has_begun),
              cmocka_unit_test(names_tell_in_what_order_they_add))

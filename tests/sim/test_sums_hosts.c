@@ -157,6 +157,68 @@ static void hosts_are_summed_as_they_are_and_coded_once(void **state)
             expect_results(specs[s], ranks, spr_rng_below(&rng, 2) ? SPR_SUM : SPR_AVG);
 }
 
+/* ---- Lengths --------------------------------------------------------------------------------- */
+
+enum { LONG = 600001, FOUR = 4 };
+static float vector[FOUR][LONG], there[FOUR][LONG];
+
+/* A step: nothing is lost, and all have the same. */
+static void step_of(struct world *w, size_t n)
+{
+    for (int r = 0; r < FOUR; r++) {
+        data_fill(DATA_NORMAL, vector[r], n, &rng);
+        for (size_t i = 0; i < n; i++)
+            there[r][i] = spr_codec_residual(codec[r])[i] + vector[r][i];
+    }
+    for (int r = 0; r < FOUR; r++)
+        assert_int_equal(spr_icompressed_allreduce(w->comms[r], codec[r], vector[r], SPR_SUM, NULL,
+                                                   &w->requests[r]),
+                         SPR_OK);
+    assert_string_equal(w->requests[0]->posted.algorithm, "hosts");
+    run(w);
+    for (size_t i = 0; i < n; i++) {
+        double sent = 0, size = 1;
+        for (int r = 0; r < FOUR; r++) {
+            assert_int_equal(w->results[r], SPR_OK);
+            assert_memory_equal(&vector[r][i], &vector[0][i], sizeof(float));
+            sent += (double)there[r][i] - (double)spr_codec_residual(codec[r])[i];
+            size += fabs((double)there[r][i]);
+        }
+        if (!(fabs((double)vector[0][i] - sent) <= 1e-6 * size))
+            fail_msg("element %zu of %zu: %g, and %g was sent (SPARRING_SEED=%llu)", i, n,
+                     (double)vector[0][i], sent, (unsigned long long)seed);
+    }
+}
+
+/* Of no window for some ranks, to several for each; in order, or as they come. */
+static void a_vector_may_have_any_length(void **state)
+{
+    static const size_t lengths[] = {1, 65, 3000, LONG};
+    static const int host[] = {0, 0, 1, 1}, uneven[] = {0, 1, 0, 2};
+
+    (void)state;
+    for (size_t l = 0; l < SPR_ARRAY_LEN(lengths); l++)
+        for (int way = 0; way < 4; way++) {
+            const spr_layout whole = {.id = 1, .rows = lengths[l], .columns = 1};
+            struct spr_sim_options options = {
+                .ranks = FOUR, .seed = seed, .latency_s = 10e-6, .jitter_s = 50e-6};
+            struct world w;
+
+            world_create(&w, &options);
+            world_share_hosts(&w, way & 1 ? uneven : host);
+            for (int r = 0; r < FOUR; r++) {
+                w.comms[r]->options.determinism =
+                    way & 2 ? SPR_DETERMINISM_OFF : SPR_DETERMINISM_RUN;
+                assert_int_equal(spr_codec_create("int8", &whole, 1, &codec[r]), SPR_OK);
+            }
+            for (int k = 0; k < 2; k++)
+                step_of(&w, lengths[l]);
+            for (int r = 0; r < FOUR; r++)
+                spr_codec_destroy(codec[r]);
+            world_destroy(&w);
+        }
+}
+
 /* ---- Failures -------------------------------------------------------------------------------- */
 
 static void a_death_loses_nothing(void **state)
@@ -193,5 +255,6 @@ static void what_is_not_finite_does_not_stay(void **state)
 }
 
 CODEC_WORLD_MAIN(cmocka_unit_test(hosts_are_summed_as_they_are_and_coded_once),
+                 cmocka_unit_test(a_vector_may_have_any_length),
                  cmocka_unit_test(a_death_loses_nothing),
                  cmocka_unit_test(what_is_not_finite_does_not_stay))
