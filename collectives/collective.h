@@ -218,7 +218,9 @@ extern const struct spr_algorithm spr_allreduce_direct, spr_allreduce_ring, spr_
 extern const struct spr_algorithm spr_allreduce_halving, spr_allreduce_doubling, spr_allreduce_tree;
 extern const struct spr_algorithm spr_allreduce_hierarchical;
 extern const struct spr_algorithm spr_reduce_scatter_direct;
-extern const struct spr_algorithm spr_allgather_direct, spr_allgather_bruck;
+extern const struct spr_algorithm spr_allgather_hierarchical, spr_allgather_direct,
+    spr_allgather_bruck;
+extern const struct spr_algorithm spr_reduce_scatter_hierarchical;
 extern const struct spr_algorithm spr_broadcast_direct, spr_broadcast_flat, spr_broadcast_tree;
 extern const struct spr_algorithm spr_barrier_dissemination;
 extern const struct spr_algorithm spr_sparse_direct, spr_sparse_hierarchical, spr_sparse_hosts;

@@ -319,3 +319,26 @@ bool spr_direct_go_on(spr_request *rq, struct spr_direct *d)
 }
 
 bool spr_direct_is_idle(const struct spr_direct *d) { return d->under_way == 0; }
+
+bool spr_direct_step(spr_request *rq, struct spr_direct_stage *s, size_t ready,
+                     void (*set_up)(const spr_request *rq, struct spr_direct *d, size_t work))
+{
+    if (s->done < s->begun) {
+        if (!spr_direct_go_on(rq, &s->direct))
+            return false;
+        s->done++;
+        return true;
+    }
+    if (s->begun >= ready || !spr_direct_is_idle(&s->direct))
+        return false;
+    set_up(rq, &s->direct, s->begun++);
+    spr_direct_begin(rq, &s->direct);
+    return true;
+}
+
+size_t spr_direct_gone(const struct spr_direct_stage *s)
+{
+    bool sends = s->done > 0 && s->begun == s->done && !spr_direct_is_idle(&s->direct);
+
+    return s->done - sends;
+}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * State of the direct algorithms, shared by direct.c (the two steps), direct_start.c (which
- * collective takes which of them) and hierarchical.c (which does so host by host).
+ * collective takes which of them), and hierarchical.c and hierarchical_blocks.c (which do so host
+ * by host).
  */
 #ifndef SPR_COLLECTIVES_DIRECT_H
 #define SPR_COLLECTIVES_DIRECT_H
@@ -41,6 +42,8 @@ struct spr_direct {
     bool reduce, scatter, gather; /* scatter: broadcast's first step, from the root */
     bool own_alone;               /* recv has room for the own segment only */
     size_t segment, total;        /* elements; all segments but the last are equally long */
+    const size_t *starts;         /* [group.size] of segments, all equally long, and `total` does
+                                   * not count; NULL: they are one behind the other */
     /* Its own: */
     size_t chunk;                   /* elements */
     size_t in_element, out_element; /* bytes */
@@ -93,11 +96,13 @@ static inline bool spr_direct_gathers(const struct spr_direct *d, int rank)
 
 static inline size_t spr_direct_segment_start(const struct spr_direct *d, int owner)
 {
-    return spr_min_size((size_t)owner * d->segment, d->total);
+    return d->starts ? d->starts[owner] : spr_min_size((size_t)owner * d->segment, d->total);
 }
 
 static inline size_t spr_direct_segment_length(const struct spr_direct *d, int owner)
 {
+    if (d->starts)
+        return d->segment;
     return spr_direct_segment_start(d, owner + 1) - spr_direct_segment_start(d, owner);
 }
 
@@ -118,6 +123,17 @@ void spr_direct_begin(spr_request *rq, struct spr_direct *d);
 bool spr_direct_go_on(spr_request *rq, struct spr_direct *d);
 /* All that it has sent has left. */
 bool spr_direct_is_idle(const struct spr_direct *d);
+/* Such works, one after the other. */
+struct spr_direct_stage {
+    struct spr_direct direct;
+    size_t begun, done; /* works */
+};
+/* One step, where the first `ready` works may have begun; `set_up` fills in what the caller has to
+ * set. True: something is different. */
+bool spr_direct_step(spr_request *rq, struct spr_direct_stage *s, size_t ready,
+                     void (*set_up)(const spr_request *rq, struct spr_direct *d, size_t work));
+/* Works that are done, and nothing of them is on its way from where it was sent. */
+size_t spr_direct_gone(const struct spr_direct_stage *s);
 /* Gives back what has arrived. */
 void spr_direct_end(spr_request *rq, struct spr_direct *d);
 

@@ -49,10 +49,8 @@ struct hierarchical {
         size_t shards; /* that it cuts its part into: so many of the group work at the next one */
         bool works;
     } level[MOST_LEVELS];
-    struct stage {
-        struct spr_direct direct;
-        size_t begun, done; /* slices */
-    } stages[MOST_STAGES];  /* in through all levels, and back */
+    /* In through all levels, and back; their works are slices. */
+    struct spr_direct_stage stages[MOST_STAGES];
 };
 
 static bool usable(const struct spr_plan *plan, int size)
@@ -95,9 +93,10 @@ static void place(const spr_request *rq, struct spr_direct *d, int stage, size_t
 }
 
 /* What a stage does with a slice. */
-static void set_up(const spr_request *rq, struct spr_direct *d, int stage, size_t slice)
+static void set_up(const spr_request *rq, struct spr_direct *d, size_t slice)
 {
     const struct hierarchical *h = rq->state;
+    int stage = (int)(spr_container_of(d, struct spr_direct_stage, direct) - h->stages);
     size_t start = slice * h->slice, first_shard = start;
     size_t count = spr_min_size(h->slice, rq->plan.count - start), segment = count;
     int level = level_of(h, stage);
@@ -129,12 +128,8 @@ static size_t may_begin(const struct hierarchical *h)
 {
     size_t gone = h->slices;
 
-    for (int stage = 1; stage < h->levels; stage++) {
-        const struct stage *s = &h->stages[stage];
-        bool sends = s->done > 0 && s->begun == s->done && !spr_direct_is_idle(&s->direct);
-
-        gone = spr_min_size(gone, s->done - sends);
-    }
+    for (int stage = 1; stage < h->levels; stage++)
+        gone = spr_min_size(gone, spr_direct_gone(&h->stages[stage]));
     return h->sums ? spr_min_size(h->slices, gone + WIDE_SLICES) : h->slices;
 }
 
@@ -142,24 +137,14 @@ static size_t may_begin(const struct hierarchical *h)
 static bool step(spr_request *rq, int stage)
 {
     struct hierarchical *h = rq->state;
-    struct stage *s = &h->stages[stage];
+    struct spr_direct_stage *s = &h->stages[stage];
     size_t ready = stage == 0 ? may_begin(h) : h->stages[stage - 1].done;
 
     if (!h->level[level_of(h, stage)].works) {
         s->begun = s->done = ready;
         return false;
     }
-    if (s->done < s->begun) {
-        if (!spr_direct_go_on(rq, &s->direct))
-            return false;
-        s->done++;
-        return true;
-    }
-    if (s->begun == ready || !spr_direct_is_idle(&s->direct))
-        return false;
-    set_up(rq, &s->direct, stage, s->begun++);
-    spr_direct_begin(rq, &s->direct);
-    return true;
+    return spr_direct_step(rq, s, ready, set_up);
 }
 
 static bool advance(spr_request *rq)
@@ -263,7 +248,7 @@ static spr_status start(spr_request *rq)
     if (!find_groups(rq) || !make_sums(rq))
         return SPR_ERR_NOMEM;
     for (int stage = 0; stage < stages_of(h); stage++) {
-        set_up(rq, &h->stages[stage].direct, stage, 0); /* the first slice is the longest */
+        set_up(rq, &h->stages[stage].direct, 0); /* the first slice is the longest */
         if (!spr_direct_make(rq, &h->stages[stage].direct))
             return SPR_ERR_NOMEM;
     }

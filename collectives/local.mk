@@ -40,6 +40,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/halves.c \
 	collectives/halving.c \
 	collectives/hierarchical.c \
+	collectives/hierarchical_blocks.c \
 	collectives/history.c \
 	collectives/indices.c \
 	collectives/indices.h \

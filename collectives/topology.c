@@ -134,6 +134,16 @@ int spr_topology_fewest(const struct spr_topology *t)
     return fewest;
 }
 
+bool spr_topology_hosts_are_even(const struct spr_topology *t)
+{
+    int ranks = spr_topology_local_ranks(t, 0);
+
+    for (int h = 1; h < t->hosts; h++)
+        if (spr_topology_local_ranks(t, h) != ranks)
+            return false;
+    return t->hosts > 1 && ranks > 1;
+}
+
 int spr_topology_fewest_hosts(const struct spr_topology *t)
 {
     int fewest = spr_topology_rack_hosts(t, 0);

@@ -58,6 +58,9 @@ static inline int spr_topology_rack_hosts(const struct spr_topology *t, int rack
 int spr_topology_fewest(const struct spr_topology *t);
 int spr_topology_fewest_hosts(const struct spr_topology *t);
 
+/* There are several hosts, of equally many ranks, of which each has several. */
+bool spr_topology_hosts_are_even(const struct spr_topology *t);
+
 /* Those who share a host with a rank. */
 static inline struct spr_group spr_topology_neighbours(const struct spr_topology *t, int rank)
 {

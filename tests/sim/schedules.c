@@ -108,6 +108,14 @@ static const char *draw_sparse(const struct schedule *s, const struct schedule_o
     return name && o->list && !reference_sparse_lists(name) ? NULL : name;
 }
 
+/* A third of the time blocks go by hosts: likewise, as that is younger than these seeds. */
+static bool draw_blocks(const struct schedule *s, const struct schedule_operation *o)
+{
+    struct spr_rng rng = {~s->seed, (uint64_t)(o - s->operation + 1) << 40};
+
+    return spr_rng_below(&rng, 3) == 0;
+}
+
 static void draw_algorithm(struct schedule *s, struct schedule_operation *o)
 {
     static const char *const reductions[] = {NULL,   NULL,      "flat",     "direct",
@@ -123,6 +131,8 @@ static void draw_algorithm(struct schedule *s, struct schedule_operation *o)
         o->algorithm = PICK(s, broadcasts);
     if (o->kind == SCHEDULE_SPARSE)
         o->algorithm = draw_sparse(s, o);
+    if ((o->kind == SCHEDULE_ALLGATHER || o->kind == SCHEDULE_REDUCE_SCATTER) && draw_blocks(s, o))
+        o->algorithm = "hierarchical";
     if (o->algorithm && !strcmp(o->algorithm, "flat") && o->count > 8000)
         o->algorithm = "direct";
     if (o->kind == SCHEDULE_ALLREDUCE && o->algorithm && strcmp(o->algorithm, "flat") &&
@@ -303,13 +313,24 @@ static uint32_t draw_first(uint64_t seed)
 }
 
 /* Most often each rank has a host of its own, and half of the time each host a rack. */
+/* Of hosts that are shared, half are shared by two ranks each, where that is possible. Of a stream
+ * of its own, in which no seed in the list of those that failed has other hosts than it had. */
+static bool draw_even(const struct schedule *s)
+{
+    struct spr_rng rng = {~s->seed, 3};
+
+    return s->ranks >= 4 && s->ranks % 2 == 0 && spr_rng_below(&rng, 2) == 0;
+}
+
 static void draw_hosts(struct schedule *s)
 {
     struct spr_rng rng = {~s->seed, 1};
-    bool shared = spr_rng_below(&rng, 3) == 0, racks;
+    bool shared = spr_rng_below(&rng, 3) == 0, even = shared && draw_even(s), racks;
 
     for (int r = 0; r < s->ranks; r++)
         s->host[r] = shared ? (int)spr_rng_below(&rng, 1 + (uint64_t)s->ranks / 2) : r;
+    for (int r = 0; r < s->ranks && even; r++)
+        s->host[r] = r % (s->ranks / 2);
     racks = spr_rng_below(&rng, 2);
     for (int h = 0; h < s->ranks; h++)
         s->rack[h] = racks ? (int)spr_rng_below(&rng, 1 + (uint64_t)s->ranks / 2) : h;

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Allgather and reduce_scatter by hosts (collectives/hierarchical_blocks.c), over simulated hosts:
+ * results against a naive fp64 reference, for hosts of neighbours and others, even and uneven; what
+ * a host sends, and how long that takes.
+ */
+#include "collectives/collective.h"
+#include "tests/sim/vectors.h"
+
+static const struct {
+    int ranks, host[8];
+} jobs[] = {
+    {4, {0, 0, 1, 1}},    {4, {0, 1, 0, 1}}, {6, {0, 1, 2, 2, 0, 1}}, {8, {0, 0, 0, 0, 1, 1, 1, 1}},
+    {5, {0, 0, 1, 1, 1}}, /* uneven: `direct` does it */
+    {3, {0, 0, 0}},       {3, {0, 1, 2}},
+};
+
+static void make_job(struct world *w, size_t job, int determinism)
+{
+    make(w, jobs[job].ranks, 10e9);
+    world_share_hosts(w, jobs[job].host);
+    for (int r = 0; r < w->ranks; r++)
+        w->comms[r]->options.determinism = determinism;
+}
+
+static void check_sums(struct world *w, const struct buffers *b, spr_dtype t, spr_op op, size_t n,
+                       char *const *out)
+{
+    for (int r = 0; r < w->ranks; r++)
+        for (size_t i = 0; i < n; i++) {
+            double bound, want = expected(w, b, t, op, (size_t)r * n + i, &bound);
+            double got = reference_load(t, out[r], i);
+
+            if (!(fabs(got - want) <= bound))
+                fail_msg("%d ranks, %s %s, n=%zu: element %zu of rank %d is %g, not %g "
+                         "(SPARRING_SEED=%llu)",
+                         w->ranks, spr_dtype_name(t), spr_op_name(op), n, i, r, got, want,
+                         (unsigned long long)seed);
+        }
+}
+
+static void check_reduce_scatter(struct world *w, spr_dtype t, spr_op op, size_t n, bool in_place)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    size_t total = n * (size_t)w->ranks, bytes = n * spr_dtype_size(t);
+    struct buffers b;
+    char *send[WORLD_MAX], *out[WORLD_MAX];
+
+    options.algorithm = "hierarchical";
+    fill(w, &b, t, total, n, n);
+    for (int r = 0; r < w->ranks; r++) {
+        send[r] = malloc(total * 8 + 8);
+        memcpy(send[r], b.in[r], total * spr_dtype_size(t));
+        out[r] = in_place ? send[r] + (size_t)r * bytes : b.out[r];
+        assert_int_equal(
+            spr_ireduce_scatter(w->comms[r], send[r], out[r], n, t, op, &options, &w->requests[r]),
+            SPR_OK);
+    }
+    run_ok(w);
+    check_sums(w, &b, t, op, n, out);
+    for (int r = 0; r < w->ranks; r++) {
+        assert_int_equal((unsigned char)b.out[r][in_place ? 0 : bytes], 0xee);
+        free(send[r]);
+    }
+    drop(w, &b);
+}
+
+static void check_allgather(struct world *w, size_t n, bool in_place)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    struct buffers b;
+
+    options.algorithm = "hierarchical";
+    fill(w, &b, SPR_INT64, n, n * (size_t)w->ranks, n);
+    for (int r = 0; r < w->ranks; r++) {
+        char *own = b.out[r] + (size_t)r * n * 8;
+        if (in_place)
+            memcpy(own, b.in[r], n * 8);
+        assert_int_equal(spr_iallgather(w->comms[r], in_place ? own : b.in[r], b.out[r], n,
+                                        SPR_INT64, &options, &w->requests[r]),
+                         SPR_OK);
+    }
+    run_ok(w);
+    for (int r = 0; r < w->ranks; r++) {
+        for (int from = 0; from < w->ranks; from++)
+            assert_memory_equal(b.out[r] + (size_t)from * n * 8, b.in[from], n * 8);
+        assert_int_equal((unsigned char)b.out[r][n * (size_t)w->ranks * 8], 0xee);
+    }
+    drop(w, &b);
+}
+
+static void blocks_are_right_on_all_kinds_of_hosts(void **state)
+{
+    static const size_t sizes[] = {1, 63, 1000, 10007};
+
+    (void)state;
+    for (size_t job = 0; job < SPR_ARRAY_LEN(jobs); job++) {
+        struct world w;
+
+        make_job(&w, job, job % 2 ? SPR_DETERMINISM_OFF : SPR_DETERMINISM_RUN);
+        for (size_t s = 0; s < SPR_ARRAY_LEN(sizes); s++) {
+            for (int t = 0; t < SPR_DTYPE_COUNT; t++)
+                for (int op = 0; op < SPR_OP_COUNT; op++)
+                    check_reduce_scatter(&w, (spr_dtype)t, (spr_op)op, sizes[s], (t + op) % 2);
+            check_allgather(&w, sizes[s], s % 2);
+        }
+        world_destroy(&w);
+    }
+}
+
+/* Of several pieces, the last of them short. */
+static void long_blocks_go_piece_by_piece(void **state)
+{
+    size_t n = ((size_t)4 << 20) + 4321; /* bytes of a piece, with two hosts: 4 Mi */
+    struct world w;
+
+    (void)state;
+    if (reference_small_scale())
+        n /= 3;
+    for (int determinism = SPR_DETERMINISM_RUN; determinism <= SPR_DETERMINISM_OFF;
+         determinism += SPR_DETERMINISM_OFF - SPR_DETERMINISM_RUN) {
+        make_job(&w, 0, determinism);
+        check_reduce_scatter(&w, SPR_FP32, SPR_AVG, n, true);
+        check_reduce_scatter(&w, SPR_BF16, SPR_SUM, n, false);
+        check_allgather(&w, n / 2, false);
+        world_destroy(&w);
+    }
+}
+
+/* Several at once, so that not all of them are the oldest. */
+static void some_go_on_at_once(int eager)
+{
+    enum { CALLS = 3, COUNT = 40000 };
+    static float vector[CALLS][8][8 * COUNT];
+    spr_request *request[CALLS][8];
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    struct world w;
+
+    options.algorithm = "hierarchical";
+    make_job(&w, 3, SPR_DETERMINISM_RUN);
+    for (int r = 0; r < w.ranks && eager == 0; r++)
+        w.comms[r]->options.eager_bytes = 0;
+    for (int c = 0; c < CALLS; c++)
+        for (int r = 0; r < w.ranks; r++) {
+            float *v = vector[c][r], *own = v + (size_t)r * COUNT;
+            for (size_t i = 0; i < (size_t)w.ranks * COUNT; i++)
+                v[i] = (float)(c + r + (int)(i % 1000));
+            assert_int_equal(spr_ireduce_scatter(w.comms[r], v, own, COUNT, SPR_FP32, SPR_SUM,
+                                                 &options, &request[c][r]),
+                             SPR_OK);
+        }
+    for (int c = 0; c < CALLS; c++) {
+        memcpy(w.requests, request[c], sizeof request[c]);
+        run_ok(&w);
+        for (int r = 0; r < w.ranks; r++)
+            for (size_t i = (size_t)r * COUNT; i < (size_t)(r + 1) * COUNT; i++)
+                assert_float_equal(vector[c][r][i], (float)(8 * (c + (int)(i % 1000)) + 28), 0);
+    }
+    world_destroy(&w);
+}
+
+static void several_go_on_at_once(void **state)
+{
+    (void)state;
+    some_go_on_at_once(1);
+    some_go_on_at_once(0);
+}
+
+/* ---- Choice ---------------------------------------------------------------------------------- */
+
+static const char *taken(size_t job, spr_dtype t, bool gather, size_t n, int determinism)
+{
+    static char parts[8][8 << 16], own[8][1 << 16];
+    const char *name = NULL;
+    struct world w;
+
+    make_job(&w, job, determinism);
+    for (int r = 0; r < w.ranks; r++) {
+        assert_int_equal(
+            gather ? spr_iallgather(w.comms[r], own[r], parts[r], n, t, NULL, &w.requests[r])
+                   : spr_ireduce_scatter(w.comms[r], parts[r], own[r], n, t, SPR_SUM, NULL,
+                                         &w.requests[r]),
+            SPR_OK);
+        name = w.requests[r]->posted.algorithm;
+    }
+    run_ok(&w);
+    world_destroy(&w);
+    return name;
+}
+
+static void long_blocks_go_by_hosts(void **state)
+{
+    static const struct {
+        const char *scatter, *gather;
+        spr_dtype dtype;
+        size_t job, n;
+        int determinism;
+    } cases[] = {
+        {"hierarchical", "hierarchical", SPR_FP32, 0, 4096, SPR_DETERMINISM_RUN},
+        {"direct", "direct", SPR_FP32, 0, 4095, SPR_DETERMINISM_RUN},
+        {"direct", "hierarchical", SPR_BF16, 0, 8192, SPR_DETERMINISM_RUN}, /* 2 ranks: no gain */
+        {"hierarchical", "hierarchical", SPR_BF16, 3, 8192, SPR_DETERMINISM_RUN},
+        {"direct", "hierarchical", SPR_FP32, 0, 8192, SPR_DETERMINISM_CANONICAL},
+        {"direct", "direct", SPR_FP32, 4, 8192, SPR_DETERMINISM_RUN}, /* uneven */
+        {"direct", "direct", SPR_FP32, 5, 8192, SPR_DETERMINISM_RUN},
+        {"direct", "direct", SPR_FP32, 6, 8192, SPR_DETERMINISM_RUN},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(cases); i++)
+        for (int gather = 0; gather < 2; gather++)
+            assert_string_equal(
+                taken(cases[i].job, cases[i].dtype, gather, cases[i].n, cases[i].determinism),
+                gather ? cases[i].gather : cases[i].scatter);
+}
+
+/* ---- What a host sends ------------------------------------------------------------------------
+ */
+
+enum { RANKS = 8, PER_HOST = 4, COUNT = 500000 };
+
+/* The most that a host sends, in blocks of one rank. */
+static double blocks_between(bool gather, spr_dtype t, const char *algorithm, uint64_t *ns)
+{
+    static float parts[RANKS][RANKS * COUNT], own[RANKS][COUNT];
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    struct spr_sim_options links = {.ranks = RANKS,
+                                    .seed = seed,
+                                    .latency_s = 10e-6,
+                                    .bandwidth = 1e9,
+                                    .ranks_per_host = PER_HOST,
+                                    .local_latency_s = 1e-6,
+                                    .local_bandwidth = 40e9};
+    double most = 0;
+    struct world w;
+
+    options.algorithm = algorithm;
+    world_create(&w, &links);
+    world_share_hosts(&w, jobs[3].host);
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(gather ? spr_iallgather(w.comms[r], own[r], parts[r], COUNT, t, &options,
+                                                 &w.requests[r])
+                                : spr_ireduce_scatter(w.comms[r], parts[r], own[r], COUNT, t,
+                                                      SPR_SUM, &options, &w.requests[r]),
+                         SPR_OK);
+    *ns = spr_now_ns(spr_sim_clock(w.sim));
+    run_ok(&w);
+    *ns = spr_now_ns(spr_sim_clock(w.sim)) - *ns;
+    for (int h = 0; h < RANKS / PER_HOST; h++) {
+        struct spr_sim_traffic out = spr_sim_traffic(w.sim, SPR_SIM_HOSTS, h);
+        double bytes = (double)(out.sent_bytes - SPR_FRAME_BYTES * out.sent_frames);
+        most = bytes > most ? bytes : most;
+    }
+    world_destroy(&w);
+    return most / (double)spr_dtype_size(t) / COUNT;
+}
+
+static void a_host_sends_each_block_once(void **state)
+{
+    static const spr_dtype types[] = {SPR_FP32, SPR_BF16};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        bool gather = i % 2, halves = i / 2, sums = halves && !gather;
+        uint64_t ns, flat_ns;
+        double got = blocks_between(gather, types[halves], "hierarchical", &ns);
+        double direct = blocks_between(gather, types[halves], "direct", &flat_ns);
+
+        printf("%s of %s: a host sends %.3f blocks, not %.3f, and takes %.2f of the time\n",
+               gather ? "allgather" : "reduce_scatter", spr_dtype_name(types[halves]), got, direct,
+               (double)ns / (double)flat_ns);
+        assert_true(fabs(got / (sums ? 2 * PER_HOST : PER_HOST) - 1) < 0.01);
+        assert_true(fabs(direct / (PER_HOST * PER_HOST) - 1) < 0.01);
+        assert_true((double)flat_ns > (sums ? 1.5 : 3) * (double)ns);
+    }
+}
+
+VECTORS_MAIN(cmocka_unit_test(blocks_are_right_on_all_kinds_of_hosts),
+             cmocka_unit_test(long_blocks_go_piece_by_piece),
+             cmocka_unit_test(several_go_on_at_once), cmocka_unit_test(long_blocks_go_by_hosts),
+             cmocka_unit_test(a_host_sends_each_block_once))
