@@ -14,13 +14,6 @@
  */
 #include "collectives/barrier.h"
 
-static bool always(const struct spr_plan *plan, int size)
-{
-    (void)plan;
-    (void)size;
-    return true;
-}
-
 spr_status spr_barrier_init(spr_request *rq, struct spr_barrier *b, uint32_t first_step)
 {
     uint32_t steps = 0;
@@ -86,14 +79,12 @@ const struct spr_algorithm spr_barrier_dissemination = {.collective = SPR_C_BARR
                                                         .name = "dissemination",
                                                         .cost =
                                                             "ceil(log2 P) steps of empty messages",
-                                                        .usable = always,
                                                         .start = start,
                                                         .advance = advance,
                                                         .cleanup = cleanup};
 const struct spr_algorithm spr_empty = {.collective = SPR_C_COUNT,
                                         .name = "empty",
                                         .cost = "as a barrier",
-                                        .usable = always,
                                         .start = start,
                                         .advance = advance_empty,
                                         .cleanup = cleanup};

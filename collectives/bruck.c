@@ -19,13 +19,6 @@
 
 #include "collectives/exchange.h"
 
-static bool always(const struct spr_plan *plan, int size)
-{
-    (void)plan;
-    (void)size;
-    return true;
-}
-
 /* Contributions from rank `first` on, up to the end of the vector (0), or from its begin (1). */
 static struct spr_range part(const spr_request *rq, int first, int ranks, int which)
 {
@@ -68,7 +61,6 @@ static spr_status start(spr_request *rq)
 const struct spr_algorithm spr_allgather_bruck = {.collective = SPR_C_ALLGATHER,
                                                   .name = "bruck",
                                                   .cost = "ceil(lg P) steps, (P-1) n bytes",
-                                                  .usable = always,
                                                   .start = start,
                                                   .advance = spr_exchanges_advance,
                                                   .cleanup = spr_exchanges_cleanup};

@@ -172,7 +172,7 @@ static bool next_round(spr_request *rq)
     rq->round++;
     plan->send = plan->recv = step.sum;
     plan->count = step.count;
-    if (!rq->named || !rq->algorithm->usable(plan, rq->comm->size))
+    if (!rq->named || !spr_algorithm_usable(rq->algorithm, plan, rq->comm->size))
         rq->algorithm = spr_algorithm_select(rq->comm, plan, NULL, spr_thread_error());
     status = rq->algorithm->start(rq);
     if (status) {

@@ -65,7 +65,7 @@ struct spr_algorithm {
     enum spr_collective collective;
     const char *name;
     const char *cost; /* one line: steps, bytes sent per rank */
-    bool (*usable)(const struct spr_plan *plan, int size);
+    bool (*usable)(const struct spr_plan *plan, int size); /* NULL: always */
     /* Post the first messages. An error means that nothing was posted. */
     spr_status (*start)(spr_request *rq);
     /* Go on. True: all results are in place and nothing more will be posted. */
@@ -79,6 +79,12 @@ struct spr_algorithm {
     /* Its sums are those of another one, which is chosen when it starts. */
     bool delegates;
 };
+
+static inline bool spr_algorithm_usable(const struct spr_algorithm *a, const struct spr_plan *plan,
+                                        int size)
+{
+    return !a->usable || a->usable(plan, size);
+}
 
 /* Elements of a vector whose sums this rank rounds, where a host's are summed first; 0: none. */
 size_t spr_hosts_share(const spr_comm *comm, const struct spr_plan *plan, size_t count);
@@ -217,10 +223,9 @@ spr_status spr_collective_run(spr_comm *comm, const struct spr_plan *plan,
 extern const struct spr_algorithm spr_allreduce_direct, spr_allreduce_ring, spr_allreduce_flat;
 extern const struct spr_algorithm spr_allreduce_halving, spr_allreduce_doubling, spr_allreduce_tree;
 extern const struct spr_algorithm spr_allreduce_hierarchical;
-extern const struct spr_algorithm spr_reduce_scatter_direct;
-extern const struct spr_algorithm spr_allgather_hierarchical, spr_allgather_direct,
-    spr_allgather_bruck;
-extern const struct spr_algorithm spr_reduce_scatter_hierarchical;
+extern const struct spr_algorithm spr_reduce_scatter_direct, spr_reduce_scatter_hierarchical;
+extern const struct spr_algorithm spr_allgather_direct, spr_allgather_bruck;
+extern const struct spr_algorithm spr_allgather_hierarchical;
 extern const struct spr_algorithm spr_broadcast_direct, spr_broadcast_flat, spr_broadcast_tree;
 extern const struct spr_algorithm spr_barrier_dissemination;
 extern const struct spr_algorithm spr_sparse_direct, spr_sparse_hierarchical, spr_sparse_hosts;

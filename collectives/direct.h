@@ -123,6 +123,9 @@ void spr_direct_begin(spr_request *rq, struct spr_direct *d);
 bool spr_direct_go_on(spr_request *rq, struct spr_direct *d);
 /* All that it has sent has left. */
 bool spr_direct_is_idle(const struct spr_direct *d);
+/* Gives back what has arrived. */
+void spr_direct_end(spr_request *rq, struct spr_direct *d);
+
 /* Such works, one after the other. */
 struct spr_direct_stage {
     struct spr_direct direct;
@@ -134,7 +137,5 @@ bool spr_direct_step(spr_request *rq, struct spr_direct_stage *s, size_t ready,
                      void (*set_up)(const spr_request *rq, struct spr_direct *d, size_t work));
 /* Works that are done, and nothing of them is on its way from where it was sent. */
 size_t spr_direct_gone(const struct spr_direct_stage *s);
-/* Gives back what has arrived. */
-void spr_direct_end(spr_request *rq, struct spr_direct *d);
 
 #endif

@@ -167,13 +167,6 @@ static bool advance(spr_request *rq) { return spr_direct_go_on(rq, rq->state); }
 
 static void cleanup(spr_request *rq) { spr_direct_end(rq, rq->state); }
 
-static bool always(const struct spr_plan *plan, int size)
-{
-    (void)plan;
-    (void)size;
-    return true;
-}
-
 /* Segments of equal length, whole cache lines. */
 static size_t even_segment(const spr_request *rq)
 {
@@ -233,7 +226,6 @@ static spr_status start_broadcast(spr_request *rq)
 const struct spr_algorithm spr_allreduce_direct = {.collective = SPR_C_ALLREDUCE,
                                                    .name = "direct",
                                                    .cost = "2 steps, 2(P-1)/P n bytes, canonical",
-                                                   .usable = always,
                                                    .start = start_allreduce,
                                                    .advance = advance,
                                                    .cleanup = cleanup,
@@ -241,14 +233,12 @@ const struct spr_algorithm spr_allreduce_direct = {.collective = SPR_C_ALLREDUCE
 const struct spr_algorithm spr_reduce_scatter_direct = {.collective = SPR_C_REDUCE_SCATTER,
                                                         .name = "direct",
                                                         .cost = "1 step, (P-1) n bytes, canonical",
-                                                        .usable = always,
                                                         .start = start_reduce_scatter,
                                                         .advance = advance,
                                                         .cleanup = cleanup};
 const struct spr_algorithm spr_allgather_direct = {.collective = SPR_C_ALLGATHER,
                                                    .name = "direct",
                                                    .cost = "1 step, (P-1) n bytes",
-                                                   .usable = always,
                                                    .start = start_allgather,
                                                    .advance = advance,
                                                    .cleanup = cleanup};
@@ -256,7 +246,6 @@ const struct spr_algorithm spr_broadcast_direct = {
     .collective = SPR_C_BROADCAST,
     .name = "direct",
     .cost = "2 steps, scatter and allgather, 2(P-1)/P n bytes",
-    .usable = always,
     .start = start_broadcast,
     .advance = advance,
     .cleanup = cleanup};

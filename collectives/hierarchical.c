@@ -53,13 +53,6 @@ struct hierarchical {
     struct spr_direct_stage stages[MOST_STAGES];
 };
 
-static bool usable(const struct spr_plan *plan, int size)
-{
-    (void)plan;
-    (void)size;
-    return true;
-}
-
 static size_t even(size_t count, size_t parts)
 {
     return spr_align_up(spr_div_ceil(count, parts), 64);
@@ -259,7 +252,6 @@ const struct spr_algorithm spr_allreduce_hierarchical = {
     .collective = SPR_C_ALLREDUCE,
     .name = "hierarchical",
     .cost = "4 steps, 2(N-1)/N n bytes per host of N",
-    .usable = usable,
     .start = start,
     .advance = advance,
     .cleanup = cleanup,

@@ -49,13 +49,6 @@ struct blocks {
     struct spr_direct_stage inside, between;
 };
 
-static bool usable(const struct spr_plan *plan, int size)
-{
-    (void)plan;
-    (void)size;
-    return true;
-}
-
 static size_t length_of(const spr_request *rq, size_t piece)
 {
     const struct blocks *b = rq->state;
@@ -249,7 +242,6 @@ const struct spr_algorithm spr_reduce_scatter_hierarchical = {
     .collective = SPR_C_REDUCE_SCATTER,
     .name = "hierarchical",
     .cost = "2 steps, (N-1) G n bytes per host of N",
-    .usable = usable,
     .start = start_reduce_scatter,
     .advance = advance,
     .cleanup = cleanup,
@@ -258,7 +250,6 @@ const struct spr_algorithm spr_allgather_hierarchical = {
     .collective = SPR_C_ALLGATHER,
     .name = "hierarchical",
     .cost = "2 steps, (N-1) G n bytes per host of N",
-    .usable = usable,
     .start = start_allgather,
     .advance = advance,
     .cleanup = cleanup};

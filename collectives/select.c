@@ -65,7 +65,7 @@ static size_t place_of(const struct spr_algorithm *a)
 static bool is_usable(const struct spr_comm *comm, const struct spr_plan *plan,
                       const struct spr_algorithm *a)
 {
-    return a->collective == plan->collective && a->usable(plan, comm->size) &&
+    return a->collective == plan->collective && spr_algorithm_usable(a, plan, comm->size) &&
            !(a->reorders && comm->options.determinism == SPR_DETERMINISM_CANONICAL);
 }
 

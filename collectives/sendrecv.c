@@ -42,13 +42,6 @@ struct sendrecv {
     struct spr_barrier barrier; /* no steps: none */
 };
 
-static bool always(const struct spr_plan *plan, int size)
-{
-    (void)plan;
-    (void)size;
-    return true;
-}
-
 static uint32_t common_divisor(uint32_t a, uint32_t b)
 {
     while (b) {
@@ -139,7 +132,6 @@ static void cleanup(spr_request *rq)
 const struct spr_algorithm spr_sendrecv_direct = {.collective = SPR_C_SENDRECV,
                                                   .name = "direct",
                                                   .cost = "1 step, n bytes",
-                                                  .usable = always,
                                                   .start = start,
                                                   .advance = advance,
                                                   .cleanup = cleanup};

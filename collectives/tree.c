@@ -263,13 +263,6 @@ static bool no_halves(const struct spr_plan *plan, int size)
     return plan->dtype != SPR_FP16 && plan->dtype != SPR_BF16;
 }
 
-static bool always(const struct spr_plan *plan, int size)
-{
-    (void)plan;
-    (void)size;
-    return true;
-}
-
 static spr_status start_allreduce(spr_request *rq)
 {
     struct tree *t = make(rq, 0);
@@ -329,7 +322,6 @@ const struct spr_algorithm spr_allreduce_tree = {.collective = SPR_C_ALLREDUCE,
 const struct spr_algorithm spr_broadcast_tree = {.collective = SPR_C_BROADCAST,
                                                  .name = "tree",
                                                  .cost = "lg P steps, 2 n bytes at most",
-                                                 .usable = always,
                                                  .start = start_broadcast,
                                                  .advance = advance,
                                                  .cleanup = cleanup};

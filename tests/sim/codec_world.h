@@ -18,6 +18,7 @@
 #include "base/util.h"
 #include "collectives/collective.h"
 #include "compress/codec_internal.h"
+#include "compress/coding.h"
 #include "tests/sim/world.h"
 #include "tools/codec/data.h"
 
@@ -209,6 +210,117 @@ static inline void expect_nothing_lost_by_deaths(const char *const *specs, size_
     }
     printf("%d steps done again, %d dropped, %d were done\n", redone, dropped, kept);
     assert_true(redone > 10 && dropped > 10 && kept > 10);
+}
+
+/* ---- Sums: a naive reference and what it is compared with ---- */
+
+/* Round values of a window of an owner, those that some ranks have touched, in place. */
+static inline void round_window(const struct spr_value_coder *coder, const void *options,
+                                const struct spr_blocks *b, uint32_t owner, uint32_t w,
+                                const int *touched, float *vector)
+{
+    static float val[SPR_WINDOW + 16];
+    static char image[8 * SPR_WINDOW];
+    static size_t at[SPR_WINDOW];
+    struct spr_draw none = {{0}, 0};
+    size_t n = 0;
+
+    for (uint32_t p = 0; p < spr_blocks_window_len(b, owner, w); p++) {
+        size_t global = (size_t)spr_blocks_global(b, owner, ((uint64_t)w << SPR_WINDOW_LOG2) + p);
+        if (touched[global]) {
+            val[n] = vector[global];
+            at[n++] = global;
+        }
+    }
+    if (n == 0)
+        return;
+    assert_true(coder->bound(options, n) <= sizeof(image));
+    coder->encode(options, none, val, n, image);
+    coder->decode(options, image, n, SPR_DECODE_SET, val);
+    for (size_t i = 0; i < n; i++)
+        vector[at[i]] = val[i];
+}
+
+/* All windows of an owner. */
+static inline void round_blocks(const struct spr_value_coder *coder, const void *options,
+                                const struct spr_blocks *b, uint32_t owner, const int *touched,
+                                float *vector)
+{
+    for (uint32_t w = 0; w < spr_blocks_windows(b, owner); w++)
+        round_window(coder, options, b, owner, w, touched, vector);
+}
+
+/* The twins' residuals become those of the codecs: what sums have lost is in these. */
+static inline void follow(int ranks, spr_codec *const *twins)
+{
+    for (int r = 0; r < ranks; r++) {
+        spr_codec_commit(twins[r]);
+        memcpy(twins[r]->residual, spr_codec_residual(codec[r]), sizeof(gradient[r]));
+        twins[r]->residual_zero = false;
+    }
+}
+
+/* Some steps: the result of each, bit by bit, and that nothing is lost. make_sum: what the step of
+ * the twins, which begins there, is to come to. */
+static inline void expect_steps(const char *spec, int ranks, spr_op op,
+                                const float *(*make_sum)(const struct world *w,
+                                                         spr_codec *const *twins, spr_op op))
+{
+    spr_codec *twins[RANKS_MAX];
+    struct world w;
+
+    make(&w, ranks, spec);
+    for (int r = 0; r < ranks; r++)
+        twins[r] = make_codec(spec);
+    for (uint64_t k = 0; k < 4; k++) {
+        const float *sum;
+
+        draw_on(&w);
+        sum = make_sum(&w, twins, op);
+        step(&w, op, NULL);
+        for (size_t i = 0; i < N; i++)
+            if (!(buffer[0][i] >= sum[i] && buffer[0][i] <= sum[i]))
+                fail_msg("%s, %d ranks on %d hosts, step %llu, element %zu: %.9g, not %.9g "
+                         "(SPARRING_SEED=%llu)",
+                         spec, ranks, w.comms[0]->topology.hosts, (unsigned long long)k, i,
+                         (double)buffer[0][i], (double)sum[i], (unsigned long long)seed);
+        for (size_t i = 0; i < N && op == SPR_AVG; i++)
+            buffer[0][i] *= (float)ranks;
+        if (codec[0]->selection->steps->conserves(codec[0]))
+            expect_conserved(&w, 0, k);
+        follow(ranks, twins);
+    }
+    for (int r = 0; r < ranks; r++)
+        spr_codec_destroy(twins[r]);
+    unmake(&w);
+}
+
+/* NaN and Inf are sent, once, so that the failure shows; nothing of them stays anywhere. */
+static inline void expect_what_is_not_finite_to_go(const char *const *specs, size_t count,
+                                                   int ranks)
+{
+    for (size_t s = 0; s < count; s++) {
+        struct world w;
+        size_t bad = 0;
+
+        make(&w, ranks, specs[s]);
+        for (int k = 0; k < 3; k++) {
+            draw(ranks);
+            for (int i = 0; i < 4 && k == 1; i++)
+                buffer[i % ranks][spr_rng_below(&rng, N)] = i % 2 ? NAN : -INFINITY;
+            step(&w, SPR_AVG, NULL);
+            for (size_t i = 0; i < N && k == 1; i++)
+                bad += isfinite(buffer[0][i]) ? 0 : 1;
+            for (int r = 0; r < ranks; r++)
+                for (size_t i = 0; i < N; i++)
+                    if (!isfinite(spr_codec_residual(codec[r])[i]))
+                        fail_msg("%s, step %d, rank %d: element %zu stays %g (SPARRING_SEED=%llu)",
+                                 specs[s], k, r, i, (double)spr_codec_residual(codec[r])[i],
+                                 (unsigned long long)seed);
+        }
+        assert_true(bad > 0);
+        unmake(&w);
+    }
 }
 
 #define CODEC_WORLD_MAIN(...)                                                                      \

@@ -65,30 +65,6 @@ static void check_reduce_scatter(struct world *w, spr_dtype t, spr_op op, size_t
     drop(w, &b);
 }
 
-static void check_allgather(struct world *w, size_t n, bool in_place)
-{
-    spr_call_options options = SPR_CALL_OPTIONS_INIT;
-    struct buffers b;
-
-    options.algorithm = "hierarchical";
-    fill(w, &b, SPR_INT64, n, n * (size_t)w->ranks, n);
-    for (int r = 0; r < w->ranks; r++) {
-        char *own = b.out[r] + (size_t)r * n * 8;
-        if (in_place)
-            memcpy(own, b.in[r], n * 8);
-        assert_int_equal(spr_iallgather(w->comms[r], in_place ? own : b.in[r], b.out[r], n,
-                                        SPR_INT64, &options, &w->requests[r]),
-                         SPR_OK);
-    }
-    run_ok(w);
-    for (int r = 0; r < w->ranks; r++) {
-        for (int from = 0; from < w->ranks; from++)
-            assert_memory_equal(b.out[r] + (size_t)from * n * 8, b.in[from], n * 8);
-        assert_int_equal((unsigned char)b.out[r][n * (size_t)w->ranks * 8], 0xee);
-    }
-    drop(w, &b);
-}
-
 static void blocks_are_right_on_all_kinds_of_hosts(void **state)
 {
     static const size_t sizes[] = {1, 63, 1000, 10007};
@@ -102,7 +78,7 @@ static void blocks_are_right_on_all_kinds_of_hosts(void **state)
             for (int t = 0; t < SPR_DTYPE_COUNT; t++)
                 for (int op = 0; op < SPR_OP_COUNT; op++)
                     check_reduce_scatter(&w, (spr_dtype)t, (spr_op)op, sizes[s], (t + op) % 2);
-            check_allgather(&w, sizes[s], s % 2);
+            check_allgather(&w, "hierarchical", sizes[s], s % 2);
         }
         world_destroy(&w);
     }
@@ -122,7 +98,7 @@ static void long_blocks_go_piece_by_piece(void **state)
         make_job(&w, 0, determinism);
         check_reduce_scatter(&w, SPR_FP32, SPR_AVG, n, true);
         check_reduce_scatter(&w, SPR_BF16, SPR_SUM, n, false);
-        check_allgather(&w, n / 2, false);
+        check_allgather(&w, "hierarchical", n / 2, false);
         world_destroy(&w);
     }
 }

@@ -5,7 +5,6 @@
  * again; and sums=exact, coders that round at random and a rank alone leave the sum as it is. And
  * unions that are bounded: the largest sums come out, and the others where they came from.
  */
-#include "compress/coding.h"
 /* Owners round sums; short lists have none. */
 #define CODEC_WORLD_ALGORITHM "hierarchical"
 #include "tests/sim/codec_world.h"
@@ -50,6 +49,7 @@ static const char *const exact_specs[] = {
 
 static float sum[N];
 static int touched[N]; /* by so many ranks */
+static bool rounded;   /* are sums? */
 
 /* What all ranks send, by twins of their codecs, added in rank order. */
 static void sum_twins(int ranks, spr_codec *const *twins)
@@ -115,86 +115,26 @@ static void bound_sum(int ranks)
             bound_window(&b, owner, w, ranks);
 }
 
-/* Round the sums of a window of an owner, in place. */
-static void round_window(const struct spr_coding *c, const struct spr_blocks *b, uint32_t owner,
-                         uint32_t w)
+/* What comes out, of unions that are bounded or not, rounded or not. */
+static const float *make_sum(const struct world *w, spr_codec *const *twins, spr_op op)
 {
-    static float val[SPR_WINDOW + 16];
-    static char image[8 * SPR_WINDOW];
-    uint32_t len = spr_blocks_window_len(b, owner, w);
-    struct spr_draw none = {{0}, 0};
-    size_t at[SPR_WINDOW], n = 0;
+    const spr_codec *c = codec[0];
+    struct spr_blocks b = spr_blocks_choose(N, (uint32_t)w->ranks);
 
-    for (uint32_t p = 0; p < len; p++) {
-        size_t global = (size_t)spr_blocks_global(b, owner, ((uint64_t)w << SPR_WINDOW_LOG2) + p);
-        if (touched[global]) {
-            val[n] = sum[global];
-            at[n++] = global;
-        }
-    }
-    if (n > 0) {
-        assert_true(c->coder->bound(c->options, n) <= sizeof(image));
-        c->coder->encode(c->options, none, val, n, image);
-        c->coder->decode(c->options, image, n, SPR_DECODE_SET, val);
-    }
-    for (size_t i = 0; i < n; i++)
-        sum[at[i]] = val[i];
+    sum_twins(w->ranks, twins);
+    if (spr_codec_bounds_union(c))
+        bound_sum(w->ranks);
+    if (op == SPR_AVG)
+        average(w->ranks);
+    for (uint32_t owner = 0; rounded && owner < b.ranks; owner++)
+        round_blocks(c->sum_coder, c->sum_options, &b, owner, touched, sum);
+    return sum;
 }
 
-static void round_sum(const spr_codec *c, int ranks)
+static void expect_results(const char *spec, int ranks, spr_op op, bool round_sums)
 {
-    const struct spr_coding coding = {.coder = c->sum_coder, .options = c->sum_options};
-    struct spr_blocks b = spr_blocks_choose(N, (uint32_t)ranks);
-
-    for (uint32_t owner = 0; owner < (uint32_t)ranks; owner++)
-        for (uint32_t w = 0; w < spr_blocks_windows(&b, owner); w++)
-            round_window(&coding, &b, owner, w);
-}
-
-/* The twins' residuals become those of the codecs: what sums have lost is in these. */
-static void follow(int ranks, spr_codec *const *twins)
-{
-    for (int r = 0; r < ranks; r++) {
-        spr_codec_commit(twins[r]);
-        memcpy(twins[r]->residual, spr_codec_residual(codec[r]), sizeof(gradient[r]));
-        twins[r]->residual_zero = false;
-    }
-}
-
-/* Some steps: the result of each, bit by bit, and that nothing is lost. */
-static void expect_results(const char *spec, int ranks, spr_op op, bool rounded)
-{
-    spr_codec *twins[RANKS_MAX];
-    struct world w;
-
-    make(&w, ranks, spec);
-    for (int r = 0; r < ranks; r++)
-        twins[r] = make_codec(spec);
-    for (uint64_t k = 0; k < 4; k++) {
-        draw_on(&w);
-        sum_twins(ranks, twins);
-        if (strstr(spec, "union=bounded"))
-            bound_sum(ranks);
-        if (op == SPR_AVG)
-            average(ranks);
-        if (rounded)
-            round_sum(codec[0], ranks);
-        step(&w, op, NULL);
-        for (size_t i = 0; i < N; i++)
-            if (!(buffer[0][i] >= sum[i] && buffer[0][i] <= sum[i]))
-                fail_msg(
-                    "%s, %d ranks, step %llu, element %zu: %.9g, not %.9g (SPARRING_SEED=%llu)",
-                    spec, ranks, (unsigned long long)k, i, (double)buffer[0][i], (double)sum[i],
-                    (unsigned long long)seed);
-        for (size_t i = 0; i < N && op == SPR_AVG; i++)
-            buffer[0][i] *= (float)ranks;
-        if (codec[0]->selection->steps->conserves(codec[0]))
-            expect_conserved(&w, 0, k);
-        follow(ranks, twins);
-    }
-    for (int r = 0; r < ranks; r++)
-        spr_codec_destroy(twins[r]);
-    unmake(&w);
+    rounded = round_sums;
+    expect_steps(spec, ranks, op, make_sum);
 }
 
 static void sums_are_rounded_once_more_and_nothing_is_lost(void **state)
@@ -222,32 +162,10 @@ static void a_death_loses_nothing_of_what_sums_have_lost(void **state)
     expect_nothing_lost_by_deaths(rounding_specs, SPR_ARRAY_LEN(rounding_specs));
 }
 
-/* NaN and Inf are sent, once, so that the failure shows; nothing of them stays anywhere. */
 static void what_is_not_finite_does_not_stay(void **state)
 {
     (void)state;
-    for (size_t s = 0; s < SPR_ARRAY_LEN(rounding_specs); s++) {
-        struct world w;
-        size_t bad = 0;
-
-        make(&w, 3, rounding_specs[s]);
-        for (int k = 0; k < 3; k++) {
-            draw(3);
-            for (int i = 0; i < 4 && k == 1; i++)
-                buffer[i % 3][spr_rng_below(&rng, N)] = i % 2 ? NAN : -INFINITY;
-            step(&w, SPR_AVG, NULL);
-            for (size_t i = 0; i < N && k == 1; i++)
-                bad += isfinite(buffer[0][i]) ? 0 : 1;
-            for (int r = 0; r < 3; r++)
-                for (size_t i = 0; i < N; i++)
-                    if (!isfinite(spr_codec_residual(codec[r])[i]))
-                        fail_msg("%s, step %d, rank %d: element %zu stays %g (SPARRING_SEED=%llu)",
-                                 rounding_specs[s], k, r, i,
-                                 (double)spr_codec_residual(codec[r])[i], (unsigned long long)seed);
-        }
-        assert_true(bad > 0);
-        unmake(&w);
-    }
+    expect_what_is_not_finite_to_go(rounding_specs, SPR_ARRAY_LEN(rounding_specs), 3);
 }
 
 /* ---- Bytes ----------------------------------------------------------------------------------- */

@@ -5,7 +5,6 @@
  * rounded by its owner. What is lost on the way stays with who rounded it, whatever dies meanwhile.
  */
 #define CODEC_WORLD_ALGORITHM "hosts"
-#include "compress/coding.h"
 #include "tests/sim/codec_world.h"
 
 static const char *const specs[] = {
@@ -30,33 +29,7 @@ enum { PLAIN = SPR_ARRAY_LEN(specs) - 1 };
 /* ---- A naive reference ----------------------------------------------------------------------- */
 
 static float of_host[RANKS_MAX][N], sum[N];
-static bool touched[N];
-
-/* Round values of a window of an owner, where they are touched; those of a vector all are. */
-static void round_window(const struct spr_value_coder *coder, const void *options,
-                         const struct spr_blocks *b, uint32_t owner, uint32_t w, float *vector)
-{
-    static float val[SPR_WINDOW + 16];
-    static char image[8 * SPR_WINDOW];
-    static size_t at[SPR_WINDOW];
-    struct spr_draw none = {{0}, 0};
-    size_t n = 0;
-
-    for (uint32_t p = 0; p < spr_blocks_window_len(b, owner, w); p++) {
-        size_t global = (size_t)spr_blocks_global(b, owner, ((uint64_t)w << SPR_WINDOW_LOG2) + p);
-        if (touched[global]) {
-            val[n] = vector[global];
-            at[n++] = global;
-        }
-    }
-    if (n == 0)
-        return;
-    assert_true(coder->bound(options, n) <= sizeof(image));
-    coder->encode(options, none, val, n, image);
-    coder->decode(options, image, n, SPR_DECODE_SET, val);
-    for (size_t i = 0; i < n; i++)
-        vector[at[i]] = val[i];
-}
+static int touched[N]; /* by so many ranks */
 
 /* What the ranks of each host send, by twins of their codecs, added in rank order. */
 static void sum_hosts(const struct spr_topology *t, int ranks, spr_codec *const *twins)
@@ -80,73 +53,33 @@ static void sum_hosts(const struct spr_topology *t, int ranks, spr_codec *const 
         for (size_t k = 0; k < (s.dense ? N : s.count); k++) {
             size_t at = s.dense ? k : s.index[k];
             host[at] += value[k];
-            touched[at] = true;
+            touched[at]++;
         }
     }
 }
 
 /* Hosts in order; that of the owner is not coded. */
-static void sum_all(const struct spr_topology *t, int ranks, const spr_codec *c, spr_op op)
+static const float *make_sum(const struct world *w, spr_codec *const *twins, spr_op op)
 {
+    const struct spr_topology *t = &w->comms[0]->topology;
+    const spr_codec *c = codec[0];
     int shares = spr_topology_fewest(t);
     struct spr_blocks b = spr_blocks_choose(N, (uint32_t)(t->hosts * shares));
-    bool coded = c->vtype == SPR_V_CODED;
 
+    sum_hosts(t, w->ranks, twins);
+    for (uint32_t owner = 0; owner < b.ranks && c->vtype == SPR_V_CODED; owner++)
+        for (int h = 0; h < t->hosts; h++)
+            if ((int)owner / shares != h)
+                round_blocks(c->coder, c->coder_options, &b, owner, touched, of_host[h]);
     memset(sum, 0, sizeof sum);
-    for (uint32_t owner = 0; owner < b.ranks; owner++)
-        for (int h = 0; h < t->hosts && coded; h++)
-            for (uint32_t w = 0; (int)owner / shares != h && w < spr_blocks_windows(&b, owner); w++)
-                round_window(c->coder, c->coder_options, &b, owner, w, of_host[h]);
     for (int h = 0; h < t->hosts; h++)
         for (size_t i = 0; i < N; i++)
             sum[i] += of_host[h][i];
     for (size_t i = 0; i < N && op == SPR_AVG; i++)
-        sum[i] /= (float)ranks;
-    for (uint32_t owner = 0; owner < b.ranks && c->sum_vtype != SPR_V_FP32 && ranks > 1; owner++)
-        for (uint32_t w = 0; w < spr_blocks_windows(&b, owner); w++)
-            round_window(c->sum_coder, c->sum_options, &b, owner, w, sum);
-}
-
-/* The twins have what the codecs had before a step. */
-static void follow(int ranks, spr_codec *const *twins)
-{
-    for (int r = 0; r < ranks; r++) {
-        spr_codec_commit(twins[r]);
-        memcpy(twins[r]->residual, spr_codec_residual(codec[r]), sizeof(gradient[r]));
-        twins[r]->residual_zero = false;
-    }
-}
-
-static void expect_results(const char *spec, int ranks, spr_op op)
-{
-    spr_codec *twins[RANKS_MAX];
-    const struct spr_topology *t;
-    struct world w;
-
-    make(&w, ranks, spec);
-    t = &w.comms[0]->topology;
-    for (int r = 0; r < ranks; r++)
-        twins[r] = make_codec(spec);
-    for (uint64_t k = 0; k < 4; k++) {
-        draw_on(&w);
-        sum_hosts(t, ranks, twins);
-        sum_all(t, ranks, codec[0], op);
-        step(&w, op, NULL);
-        for (size_t i = 0; i < N; i++)
-            if (!(buffer[0][i] >= sum[i] && buffer[0][i] <= sum[i]))
-                fail_msg("%s, %d ranks on %d hosts, step %llu, element %zu: %.9g, not %.9g "
-                         "(SPARRING_SEED=%llu)",
-                         spec, ranks, t->hosts, (unsigned long long)k, i, (double)buffer[0][i],
-                         (double)sum[i], (unsigned long long)seed);
-        for (size_t i = 0; i < N && op == SPR_AVG; i++)
-            buffer[0][i] *= (float)ranks;
-        if (codec[0]->selection->steps->conserves(codec[0]))
-            expect_conserved(&w, 0, k);
-        follow(ranks, twins);
-    }
-    for (int r = 0; r < ranks; r++)
-        spr_codec_destroy(twins[r]);
-    unmake(&w);
+        sum[i] /= (float)w->ranks;
+    for (uint32_t owner = 0; owner < b.ranks && c->sum_vtype != SPR_V_FP32; owner++)
+        round_blocks(c->sum_coder, c->sum_options, &b, owner, touched, sum);
+    return sum;
 }
 
 static void hosts_are_summed_as_they_are_and_coded_once(void **state)
@@ -154,7 +87,7 @@ static void hosts_are_summed_as_they_are_and_coded_once(void **state)
     (void)state;
     for (size_t s = 0; s < SPR_ARRAY_LEN(specs); s++)
         for (int ranks = 2; ranks <= RANKS_MAX; ranks++)
-            expect_results(specs[s], ranks, spr_rng_below(&rng, 2) ? SPR_SUM : SPR_AVG);
+            expect_steps(specs[s], ranks, spr_rng_below(&rng, 2) ? SPR_SUM : SPR_AVG, make_sum);
 }
 
 /* ---- Lengths --------------------------------------------------------------------------------- */
@@ -230,28 +163,7 @@ static void a_death_loses_nothing(void **state)
 static void what_is_not_finite_does_not_stay(void **state)
 {
     (void)state;
-    for (size_t s = 0; s < SPR_ARRAY_LEN(specs); s++) {
-        struct world w;
-        size_t bad = 0;
-
-        make(&w, 4, specs[s]);
-        for (int k = 0; k < 3; k++) {
-            draw(4);
-            for (int i = 0; i < 4 && k == 1; i++)
-                buffer[i][spr_rng_below(&rng, N)] = i % 2 ? NAN : -INFINITY;
-            step(&w, SPR_AVG, NULL);
-            for (size_t i = 0; i < N && k == 1; i++)
-                bad += isfinite(buffer[0][i]) ? 0 : 1;
-            for (int r = 0; r < 4; r++)
-                for (size_t i = 0; i < N; i++)
-                    if (!isfinite(spr_codec_residual(codec[r])[i]))
-                        fail_msg("%s, step %d, rank %d: element %zu stays %g (SPARRING_SEED=%llu)",
-                                 specs[s], k, r, i, (double)spr_codec_residual(codec[r])[i],
-                                 (unsigned long long)seed);
-        }
-        assert_true(bad > 0);
-        unmake(&w);
-    }
+    expect_what_is_not_finite_to_go(specs, SPR_ARRAY_LEN(specs), 4);
 }
 
 CODEC_WORLD_MAIN(cmocka_unit_test(hosts_are_summed_as_they_are_and_coded_once),

@@ -118,6 +118,31 @@ static inline void make(struct world *w, int ranks, double bandwidth)
     world_create(w, &options);
 }
 
+/* Every rank has every other one's numbers, and nothing behind them was written. */
+static inline void check_allgather(struct world *w, const char *algorithm, size_t n, bool in_place)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    struct buffers b;
+
+    options.algorithm = algorithm;
+    fill(w, &b, SPR_INT64, n, n * (size_t)w->ranks, n);
+    for (int r = 0; r < w->ranks; r++) {
+        char *own = b.out[r] + (size_t)r * n * 8;
+        if (in_place)
+            memcpy(own, b.in[r], n * 8);
+        assert_int_equal(spr_iallgather(w->comms[r], in_place ? own : b.in[r], b.out[r], n,
+                                        SPR_INT64, &options, &w->requests[r]),
+                         SPR_OK);
+    }
+    run_ok(w);
+    for (int r = 0; r < w->ranks; r++) {
+        for (int from = 0; from < w->ranks; from++)
+            assert_memory_equal(b.out[r] + (size_t)from * n * 8, b.in[from], n * 8);
+        assert_int_equal((unsigned char)b.out[r][n * (size_t)w->ranks * 8], 0xee);
+    }
+    drop(w, &b);
+}
+
 #define VECTORS_MAIN(...)                                                                          \
     int main(void)                                                                                 \
     {                                                                                              \
