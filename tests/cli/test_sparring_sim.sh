@@ -73,6 +73,11 @@ for r in rows:
     assert r['dense_us'] == dense_row['time_us'] and abs(r['gain'] - r['dense_us'] / r['time_us']) < 1e-6"
 expect out '^# 1gbit, 8 ranks, direct: faster than dense up to 100 %'
 
+# With sanitizers that is enough: what is left makes other networks for the same code.
+case ${SPARRING_TEST_SCALE-1} in
+    0.*) exit "$failed" ;;
+esac
+
 # Where 8 ranks share a port, each of them sends through it, so dense wins at high densities. Rows come in any order.
 predict ported -n 16 --ranks-per-host 8 --density 100%,1%,20%,5% --algo direct
 true_of "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Ten thousand forks while collectives run: a child is told that the communicator is not its own,
+ * Thousands of forks while collectives run: a child is told that the communicator is not its own,
  * writes over all it has inherited, goes in several ways, or lives on while its parent goes on with
  * memory that was shared at the fork. The parent's results are the right ones, to the bit: what a
  * device or the kernel writes to its buckets arrives there and not in a page that the child kept.
@@ -21,7 +21,8 @@
 #include "tests/multi/job.h"
 
 #define SECONDS 240
-#define FORKS 10000
+#define FORKS 3000
+#define SOAK_FORKS 100000
 #define LINGERING 4 /* children of a rank that live on */
 
 /* Behind exit() LeakSanitizer looks for leaks, without the stacks of the parent's other threads. */
@@ -155,7 +156,7 @@ static void run_forks(struct job *job, int rank, spr_comm *comm)
 static void children_change_nothing(void **state)
 {
     struct fault_census before = fault_census_take();
-    int all = fault_repeats(FORKS, 10 * FORKS), done = 0;
+    int all = fault_repeats(FORKS, SOAK_FORKS), done = 0;
 
     (void)state;
     for (size_t t = 0; t < job_transport_count; t++) {

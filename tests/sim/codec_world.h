@@ -19,6 +19,7 @@
 #include "collectives/collective.h"
 #include "compress/codec_internal.h"
 #include "compress/coding.h"
+#include "tests/reference.h"
 #include "tests/sim/world.h"
 #include "tools/codec/data.h"
 
@@ -164,7 +165,7 @@ static inline void expect_nothing_lost_by_deaths(const char *const *specs, size_
     int redone = 0, dropped = 0, kept = 0;
     spr_status statuses[WORLD_MAX];
 
-    for (uint64_t trial = 0; trial < 240; trial++) {
+    for (uint64_t trial = 0; trial < (reference_small_scale() ? 80 : 240); trial++) {
         int ranks = 2 + (int)spr_rng_below(&rng, RANKS_MAX - 1);
         int victim = (int)spr_rng_below(&rng, (uint64_t)ranks);
         int late = (int)spr_rng_below(&rng, 2 * (uint64_t)ranks); /* most often nobody */

@@ -7,8 +7,8 @@
 
 #define BANDWIDTH 1e9
 #define BACKGROUND 8
-#define LONG ((size_t)1 << 20)
-#define SHORT ((size_t)1 << 17)
+#define LONG ((size_t)1 << 19)
+#define SHORT ((size_t)1 << 16)
 
 struct times {
     double urgent, all; /* virtual seconds until it is done, and until all are */

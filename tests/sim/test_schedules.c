@@ -22,7 +22,7 @@
 #include "base/util.h"
 #include "tests/sim/schedules.h"
 
-#define SCHEDULES 100000
+#define SCHEDULES 50000
 #define SOAK 1000000 /* make soak */
 #define JOBS 2
 #define JOBS_MAX 64

@@ -8,7 +8,7 @@
 #include "tests/sim/sums.h"
 #include "transport/frame.h"
 
-enum { COST_RANKS = 8, COST_K = 24000, COST_N = 6000000 };
+enum { COST_RANKS = 8, COST_K = 8000, COST_N = 2000000 };
 
 /* What a rank sends, without the headers of frames. */
 static double sent_by(const struct world *w, int rank)
@@ -98,7 +98,7 @@ static double entropy(double d) { return -log2(d) - (1 - d) / d * log2(1 - d); }
  * its entries, and the union but for what it owns and what it has told. */
 static double over_least(double density, int indices)
 {
-    struct sums s = {.algorithm = "direct", .n = 4000000};
+    struct sums s = {.algorithm = "direct", .n = 1000000};
     double k = 0, all = 0, sent = 0, least, d;
     struct spr_rng rng = {seed, 5};
 

@@ -187,7 +187,7 @@ static void both_ways_take_the_bytes_of_the_coder(void **state)
     } cases[] = {{"int8", 1.02},   {"int4", 0.52},
                  {"sign", 0.14},   {"none:sums=int8+sign", 0.58},
                  {"onebit", 0.33}, {"none:sums=exact+int8", 2.53}};
-    enum { LONG = 4 << 20, RANKS = 4 };
+    enum { LONG = 1 << 20, RANKS = 4 };
     const spr_layout whole = {.id = 1, .rows = LONG, .columns = 1};
     struct spr_sim_options options = {.ranks = RANKS, .seed = seed, .latency_s = 10e-6};
     float *vectors[RANKS];
