@@ -9,8 +9,19 @@
 
 #include "collectives/collective.h"
 
+#define MOST_BITS 64
+#define VALUES_BYTES 12
+
 static const char *const value_names[] = {
     [SPR_V_FP32] = "fp32", [SPR_V_FP16] = "fp16", [SPR_V_BF16] = "bf16", [SPR_V_CODED] = "coded"};
+
+/* int8 and int4 take as long as their bytes take. */
+static int coded_bits(enum spr_vtype type, const struct spr_coding *coding)
+{
+    if (type != SPR_V_CODED || !coding->coder)
+        return 0;
+    return (int)(8 * spr_coding_value_bytes(coding) + 0.5);
+}
 
 struct spr_kind spr_kind_of(const struct spr_comm *comm, const struct spr_plan *plan)
 {
@@ -22,6 +33,8 @@ struct spr_kind spr_kind_of(const struct spr_comm *comm, const struct spr_plan *
                              .most_entries = plan->most_entries,
                              .vtype = (int)plan->vtype,
                              .sum_vtype = (int)plan->sum_vtype,
+                             .bits = coded_bits(plan->vtype, &plan->coding),
+                             .sum_bits = coded_bits(plan->sum_vtype, &plan->sum_coding),
                              .bound_union = plan->bound_union};
 }
 
@@ -37,7 +50,8 @@ bool spr_kind_near(const struct spr_kind *a, const struct spr_kind *b, double pa
 {
     return a->collective == b->collective && a->ranks == b->ranks && a->hosts == b->hosts &&
            a->element_bytes == b->element_bytes && a->vtype == b->vtype &&
-           a->sum_vtype == b->sum_vtype && a->bound_union == b->bound_union &&
+           a->sum_vtype == b->sum_vtype && a->bits == b->bits && a->sum_bits == b->sum_bits &&
+           a->bound_union == b->bound_union &&
            are_near(a->count, b->count, part) && are_near(a->most_entries, b->most_entries, part);
 }
 
@@ -66,14 +80,23 @@ static bool take_number(const char **at, uint64_t most, uint64_t *value)
     return errno == 0 && *value <= most;
 }
 
-static bool take_values(const char **at, int *type)
+static bool take_values(const char **at, int *type, int *bits)
 {
     for (size_t i = 0; i < SPR_ARRAY_LEN(value_names); i++)
         if (spr_text_take(at, value_names[i])) {
+            uint64_t n = 0;
             *type = (int)i;
+            if (i == SPR_V_CODED && isdigit((unsigned char)**at) && !take_number(at, MOST_BITS, &n))
+                return false;
+            *bits = (int)n;
             return true;
         }
     return false;
+}
+
+static void print_values(int type, int bits, char text[VALUES_BYTES])
+{
+    snprintf(text, VALUES_BYTES, bits ? "%s%d" : "%s", value_names[type], bits);
 }
 
 /* No name is the beginning of another one. */
@@ -106,8 +129,8 @@ bool spr_kind_take(const char **at, struct spr_kind *k)
     }
     k->bound_union = spr_text_take(at, ":bounded");
     if (!k->bound_union && spr_text_take(at, ":")) {
-        if (!take_values(at, &k->vtype) || !spr_text_take(at, "/") ||
-            !take_values(at, &k->sum_vtype))
+        if (!take_values(at, &k->vtype, &k->bits) || !spr_text_take(at, "/") ||
+            !take_values(at, &k->sum_vtype, &k->sum_bits))
             return false;
         k->bound_union = spr_text_take(at, ":bounded");
     }
@@ -121,12 +144,14 @@ bool spr_kind_take(const char **at, struct spr_kind *k)
 
 const char *spr_kind_print(const struct spr_kind *k, char *text, size_t bytes)
 {
-    char entries[24] = "", values[24] = "";
+    char entries[24] = "", values[2 * VALUES_BYTES + 1] = "", one[VALUES_BYTES], sum[VALUES_BYTES];
 
     if (k->most_entries)
         snprintf(entries, sizeof entries, ":%zu", k->most_entries);
+    print_values(k->vtype, k->bits, one);
+    print_values(k->sum_vtype, k->sum_bits, sum);
     if (k->vtype != SPR_V_FP32 || k->sum_vtype != SPR_V_FP32)
-        snprintf(values, sizeof values, ":%s/%s", value_names[k->vtype], value_names[k->sum_vtype]);
+        snprintf(values, sizeof values, ":%s/%s", one, sum);
     snprintf(text, bytes, "%s:%d/%d:%zux%zu%s%s%s", spr_collective_names[k->collective], k->ranks,
              k->hosts, k->count, k->element_bytes, entries, values,
              k->bound_union ? ":bounded" : "");

@@ -4,8 +4,11 @@
  *
  *   COLLECTIVE:RANKS/HOSTS:COUNTxBYTES and, where they are not 0, fp32/fp32 or false,
  *   :ENTRIES :VALUES/SUMS :bounded
+ * VALUES and SUMS: fp32, fp16, bf16, or codedBITS, as many as a value takes, rounded ("coded": that
+ * depends on the values).
  *   allreduce:8/4:1024x4
  *   sparse_allreduce:8/8:25557032x4:255571:fp16/fp32
+ *   sparse_allreduce:8/4:25557032x4:coded8/coded8
  */
 #ifndef SPR_COLLECTIVES_KIND_H
 #define SPR_COLLECTIVES_KIND_H
@@ -21,6 +24,7 @@ struct spr_kind {
     int ranks, hosts;
     size_t element_bytes, count, most_entries;
     int vtype, sum_vtype; /* enum spr_vtype; with bound_union it says who can do it */
+    int bits, sum_bits;   /* of a coded value, about; else 0 */
     bool bound_union;
 };
 

@@ -76,10 +76,11 @@ void fuzz_seeds(void)
         {"halves", 1, "allreduce:2/1:25557032x4:fp16/fp32=ring@0.25"},
         {"sparse", 1, "sparse_allreduce:8/8:25557032x4:255571=direct@0.0419"},
         {"bounded", 1, "sparse_allreduce:8/8:4000x4:40:bf16/coded:bounded=union@3"},
+        {"coded", 1, "sparse_allreduce:8/4:25557032x4:coded8/coded4=hosts@0.4"},
         {"bounded_plain", 1, "sparse_allreduce:8/8:4000x4:40:bounded=hosts@1e-05"},
         {"long", 1,
          "sparse_allreduce:2147483647/2147483647:18446744073709551615x8:18446744073709551615:"
-         "coded/coded:bounded=hierarchical@1.23e-300"},
+         "coded64/coded64:bounded=hierarchical@1.23e-300"},
         {"none", 1, "allreduce:8/4:1024x4=flat@inf"},
     };
 

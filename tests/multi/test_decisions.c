@@ -305,6 +305,38 @@ static void a_call_that_was_not_posted_is_no_decision(void **state)
                         "0 2 sparse_allreduce:3/1:30000x4=doubling # file\n");
 }
 
+/* Coders of other widths may go other ways, each of them its own. */
+static void run_coders(struct job *job, int rank, spr_comm *comm)
+{
+    static const char *const specs[] = {"int8", "int4"};
+    static float gradient[LONG];
+    const spr_layout layout = {1, "w", 0, LONG, 1};
+    spr_codec *codec[SPR_ARRAY_LEN(specs)];
+
+    (void)job;
+    for (size_t c = 0; c < SPR_ARRAY_LEN(specs); c++)
+        RANK_CHECK(spr_codec_create(specs[c], &layout, 1, &codec[c]) == SPR_OK);
+    for (size_t step = 0; step < STEPS; step++) {
+        spr_codec *now = codec[step % SPR_ARRAY_LEN(specs)];
+        for (int i = 0; i < LONG; i++)
+            gradient[i] = (float)((i * 31 + rank) % 17 - 8);
+        RANK_CHECK(spr_compressed_allreduce(comm, now, gradient, SPR_SUM, NULL) == SPR_OK);
+    }
+    for (size_t c = 0; c < SPR_ARRAY_LEN(specs); c++)
+        spr_codec_destroy(codec[c]);
+}
+
+static void coders_are_told_apart(void **state)
+{
+    const char *path = write_file("coders", "0 0 sparse_allreduce:3/1:30000x4:coded8/coded8=direct\n"
+                                            "0 0 sparse_allreduce:3/1:30000x4:coded4/coded4=hosts\n");
+
+    (void)state;
+    assert_string_equal(log_of(run_coders, path, NULL),
+                        "0 0 sparse_allreduce:3/1:30000x4:coded8/coded8=direct # file\n"
+                        "0 1 sparse_allreduce:3/1:30000x4:coded4/coded4=hosts # file\n");
+}
+
 /* Their second rounds are posted whenever the first are over, on each rank in another order. */
 static void run_at_once(struct job *job, int rank, spr_comm *comm)
 {
@@ -411,6 +443,7 @@ int main(void)
         cmocka_unit_test(a_change_is_followed_from_its_number_on),
         cmocka_unit_test(ranks_that_follow_other_files_are_refused),
         cmocka_unit_test(a_call_that_was_not_posted_is_no_decision),
+        cmocka_unit_test(coders_are_told_apart),
         cmocka_unit_test(second_rounds_are_numbered_alike_on_all_ranks),
         cmocka_unit_test(the_file_that_is_followed_is_not_written),
         cmocka_unit_test(each_communicator_has_its_number),

@@ -40,6 +40,7 @@ static void trials_may_be_read_again(void **state)
         "sparse_allreduce:8/8:4000x4:40:fp16/fp32=hosts@1e-05",
         "sparse_allreduce:8/8:4000x4:40:bounded=hosts@1e-05",
         "sparse_allreduce:8/8:4000x4:40:bf16/coded:bounded=union@3",
+        "sparse_allreduce:8/4:25557032x4:coded8/coded4=hosts@0.4",
     };
 
     (void)state;
@@ -73,6 +74,8 @@ static void what_is_wrong_with_a_trial_is_said(void **state)
         "allreduce:8/4:1024x4=flat@1x",
         "allreduce:8/4:1024x4:fp16=flat@1",
         "allreduce:8/4:1024x4:fp16/fp8=flat@1",
+        "allreduce:8/4:1024x4:coded65/coded8=flat@1",
+        "allreduce:8/4:1024x4:fp16/fp16:coded8=flat@1",
         "allreduce:8/4:1024x4:often=flat@1",
         "sparse_allreduce:8/4:1024x4:10:10=direct@1",
         "allreduce:8/4:1024x4=flat@1,",
