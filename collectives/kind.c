@@ -51,8 +51,8 @@ bool spr_kind_near(const struct spr_kind *a, const struct spr_kind *b, double pa
     return a->collective == b->collective && a->ranks == b->ranks && a->hosts == b->hosts &&
            a->element_bytes == b->element_bytes && a->vtype == b->vtype &&
            a->sum_vtype == b->sum_vtype && a->bits == b->bits && a->sum_bits == b->sum_bits &&
-           a->bound_union == b->bound_union &&
-           are_near(a->count, b->count, part) && are_near(a->most_entries, b->most_entries, part);
+           a->bound_union == b->bound_union && are_near(a->count, b->count, part) &&
+           are_near(a->most_entries, b->most_entries, part);
 }
 
 /* As text ---------------------------------------------------------------------------------------

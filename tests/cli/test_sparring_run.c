@@ -170,6 +170,19 @@ static void the_first_failure_is_named_and_its_code_returned(void **state)
     assert_int_equal(count(result.error, "sparring-run: "), 1);
 }
 
+/* Which the keeper, while it is stopped, finds behind the rank that missed it. */
+static void of_those_that_failed_at_once_a_killed_one_is_the_first(void **state)
+{
+    (void)state;
+    run("f=$(mktemp -u); $RUN -n 2 -- sh -c '"
+        "if [ $SPARRING_RANK = 1 ]; then echo $$ >$0; sleep 50; fi; "
+        "until [ -s $0 ]; do sleep 0.01; done; read p <$0; rm $0; kill -STOP $PPID; kill -9 $p; "
+        "until grep -q \"^State:.Z\" /proc/$p/status; do sleep 0.01; done; "
+        "(sleep 0.5; kill -CONT $PPID) & exit 1' $f");
+    assert_code(137);
+    assert_has(result.error, "sparring-run: rank 1 (pid ");
+}
+
 static void a_rank_that_fails_is_started_again(void **state)
 {
     (void)state;
@@ -324,6 +337,7 @@ int main(void)
         cmocka_unit_test(tagged_lines_stay_whole_and_apart),
         cmocka_unit_test(a_line_too_long_is_cut),
         cmocka_unit_test(the_first_failure_is_named_and_its_code_returned),
+        cmocka_unit_test(of_those_that_failed_at_once_a_killed_one_is_the_first),
         cmocka_unit_test(a_rank_that_fails_is_started_again),
         cmocka_unit_test(the_others_get_time_to_report),
         cmocka_unit_test(a_rank_that_ends_well_is_not_missed),

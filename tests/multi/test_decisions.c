@@ -328,13 +328,15 @@ static void run_coders(struct job *job, int rank, spr_comm *comm)
 
 static void coders_are_told_apart(void **state)
 {
-    const char *path = write_file("coders", "0 0 sparse_allreduce:3/1:30000x4:coded8/coded8=direct\n"
-                                            "0 0 sparse_allreduce:3/1:30000x4:coded4/coded4=hosts\n");
+#define CODED "sparse_allreduce:3/1:30000x4:"
+    const char *path = write_file("coders", "0 0 " CODED "coded8/coded8=direct\n"
+                                            "0 0 " CODED "coded4/coded4=hosts\n");
 
     (void)state;
     assert_string_equal(log_of(run_coders, path, NULL),
-                        "0 0 sparse_allreduce:3/1:30000x4:coded8/coded8=direct # file\n"
-                        "0 1 sparse_allreduce:3/1:30000x4:coded4/coded4=hosts # file\n");
+                        "0 0 " CODED "coded8/coded8=direct # file\n"
+                        "0 1 " CODED "coded4/coded4=hosts # file\n");
+#undef CODED
 }
 
 /* Their second rounds are posted whenever the first are over, on each rank in another order. */

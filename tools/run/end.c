@@ -101,18 +101,25 @@ void job_enter(struct job *job, enum phase phase)
     }
 }
 
+static bool was_killed(const struct rank *rank, int status)
+{
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+
+    /* A remote shell tells it by its code. */
+    return WIFSIGNALED(status) || (rank->control_fd >= 0 && code > 128 && code < 128 + SIGRTMIN);
+}
+
 static void report_failure(struct job *job, const struct rank *rank, pid_t pid, int status)
 {
     char name[320];
     rank_name(job, rank, pid, name, sizeof name);
-    bool killed = WIFSIGNALED(status);
-    int code = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     job->failed = true;
     if (job->code == 0)
         job->code = code;
-    if (killed || (rank->control_fd >= 0 && code > 128 && code < 128 + SIGRTMIN))
+    if (was_killed(rank, status))
         say("%s was killed by signal %d (%s%s)", name, code - 128, strsignal(code - 128),
-            killed && WCOREDUMP(status) ? ", core dumped" : "");
+            WIFSIGNALED(status) && WCOREDUMP(status) ? ", core dumped" : "");
     else
         say("%s exited with code %d", name, code);
 }
@@ -139,19 +146,43 @@ static void rank_ended(struct job *job, struct rank *rank, int status)
     rank->control_fd = -1;
 }
 
+/* The kernel does not say in which order they ended. Who misses a rank that was killed fails soon
+ * after it, so of those that are found at once the killed ones were the first. */
+static void ranks_ended(struct job *job, bool killed)
+{
+    for (int i = 0; i < job->count; i++) {
+        struct rank *rank = &job->ranks[i];
+        if (!rank->ended || was_killed(rank, rank->status) != killed)
+            continue;
+        rank->ended = false;
+        rank_ended(job, rank, rank->status);
+    }
+}
+
+static bool nobody_is_left(void)
+{
+    siginfo_t info;
+
+    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD;
+}
+
 void job_reap(struct job *job)
 {
     int status;
     pid_t pid;
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
         for (int i = 0; i < job->count; i++) {
-            if (job->ranks[i].pid == pid)
-                rank_ended(job, &job->ranks[i], status);
+            if (job->ranks[i].pid != pid)
+                continue;
+            job->ranks[i].ended = true;
+            job->ranks[i].status = status;
         }
     }
-    if (pid < 0 && errno == ECHILD && job->again)
+    ranks_ended(job, true);
+    ranks_ended(job, false);
+    if (nobody_is_left() && job->again)
         restart_all(job);
-    else if (pid < 0 && errno == ECHILD)
+    else if (nobody_is_left())
         job_enter(job, PHASE_DONE);
     else if (job->alive == 0)
         job_enter(job, PHASE_TERM); /* only what ranks left behind is there */

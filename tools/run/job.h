@@ -31,6 +31,8 @@ struct rank {
     int lost_by;    /* exit code of what it was started again for */
     bool again;     /* ... when all are gone that are being killed */
     pid_t pid;      /* of the rank, or of its remote shell; 0 = not running */
+    bool ended;     /* ... with this status, of which nothing was made yet */
+    int status;     /* as wait(2) tells it */
     int control_fd; /* standard input of its remote shell; -1 = none */
     struct stream output;
     struct stream error;
