@@ -31,7 +31,7 @@ void spr_tried_add(struct spr_comm *comm, const struct spr_tried *tried);
 
 /* One trial as text. False: it is none. */
 bool spr_tried_parse(const char *word, struct spr_tried *tried);
-#define SPR_TRIED_BYTES 128
+#define SPR_TRIED_BYTES 160
 void spr_tried_print(const struct spr_tried *tried, char *text, size_t bytes);
 
 /* Is this a value of SPARRING_TRIALS? INVALID. */

@@ -131,7 +131,7 @@ static void live(struct job *job, int who)
 
     atomic_store(&c->go_on, 1);
     spr_mem_fail_nth(0);
-    for (uint64_t n = 0; atomic_load(&c->go_on); n += n ? t->step : t->first) {
+    for (uint64_t n = 0; atomic_load(&c->go_on); n += n < t->each ? 1 : t->step) {
         bool hit;
         if (who == 0)
             atomic_store(&c->n, n);
@@ -163,7 +163,7 @@ static void torture_one(const char *transport, struct torture *t)
     bool well;
 
     t->step = torture_is_brief() ? 3 : 1;
-    t->first = 1 + spr_rng_test_seed() % t->step;
+    t->each = 6 + spr_rng_test_seed() % t->step;
     if (t->before)
         t->before();
     job_prepare = live;
@@ -178,8 +178,8 @@ static void torture_one(const char *transport, struct torture *t)
         fail_msg("over %s, %s number %d fails in process %d: they ended with%s", transport, t->call,
                  (int)c->n, t->victim, codes);
     assert_true(c->sites > 10 || strcmp(t->call, "allocation") != 0); /* it does fail */
-    printf("%-6s %-28s process %d: %4d sites, each %d from %d on, %d ended well, %.1f s\n",
-           transport, t->call, t->victim, (int)c->sites, (int)t->step, (int)t->first, (int)c->good,
+    printf("%-6s %-28s process %d: %4d sites, from %d on each %d, %d ended well, %.1f s\n",
+           transport, t->call, t->victim, (int)c->sites, (int)t->each, (int)t->step, (int)c->good,
            (double)(spr_monotonic_ns() - begin) * 1e-9);
     fflush(stdout);
     munmap(job.shared, JOB_SHARED_BYTES);

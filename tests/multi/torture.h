@@ -3,7 +3,7 @@
  * Torture: processes live the same life again and again, and in one of them the n-th allocation
  * fails, or the n-th socket, mmap, epoll_create1 ... (failing.h), for n = 1, 2, ... until nothing
  * fails any more. Nothing crashes, hangs or leaks. Where that is slow (torture_is_brief()), each
- * third n, from one that the seed says.
+ * third n behind the first few, as many as the seed says.
  */
 #ifndef TESTS_MULTI_TORTURE_H
 #define TESTS_MULTI_TORTURE_H
@@ -24,7 +24,7 @@ struct torture {
     /* Of torture_over(): */
     const char *call;
     int victim;
-    uint64_t first, step; /* n = first, first + step, ... */
+    uint64_t each, step; /* n = 1, 2, ... each, each + step, each + 2 step, ... */
 };
 
 /* Does it fail here now? */

@@ -146,17 +146,24 @@ static void rank_ended(struct job *job, struct rank *rank, int status)
     rank->control_fd = -1;
 }
 
-/* The kernel does not say in which order they ended. Who misses a rank that was killed fails soon
- * after it, so of those that are found at once the killed ones were the first. */
-static void ranks_ended(struct job *job, bool killed)
+/* The kernel does not say in which order they ended. Those that ended well are nobody's failure,
+ * and are not to be started again with others. Who misses a rank that was killed fails soon after
+ * it. */
+static int order(const struct rank *rank)
 {
-    for (int i = 0; i < job->count; i++) {
-        struct rank *rank = &job->ranks[i];
-        if (!rank->ended || was_killed(rank, rank->status) != killed)
-            continue;
-        rank->ended = false;
-        rank_ended(job, rank, rank->status);
-    }
+    return rank->status == 0 ? 0 : was_killed(rank, rank->status) ? 1 : 2;
+}
+
+static void ranks_ended(struct job *job)
+{
+    for (int turn = 0; turn <= 2; turn++)
+        for (int i = 0; i < job->count; i++) {
+            struct rank *rank = &job->ranks[i];
+            if (!rank->ended || order(rank) != turn)
+                continue;
+            rank->ended = false;
+            rank_ended(job, rank, rank->status);
+        }
 }
 
 static bool nobody_is_left(void)
@@ -178,8 +185,7 @@ void job_reap(struct job *job)
             job->ranks[i].status = status;
         }
     }
-    ranks_ended(job, true);
-    ranks_ended(job, false);
+    ranks_ended(job);
     if (nobody_is_left() && job->again)
         restart_all(job);
     else if (nobody_is_left())
