@@ -226,7 +226,8 @@ extern const struct spr_algorithm spr_allreduce_hierarchical;
 extern const struct spr_algorithm spr_reduce_scatter_direct, spr_reduce_scatter_hierarchical;
 extern const struct spr_algorithm spr_allgather_direct, spr_allgather_bruck;
 extern const struct spr_algorithm spr_allgather_hierarchical;
-extern const struct spr_algorithm spr_broadcast_direct, spr_broadcast_flat, spr_broadcast_tree;
+extern const struct spr_algorithm spr_broadcast_direct, spr_broadcast_flat,
+    spr_broadcast_hierarchical, spr_broadcast_tree;
 extern const struct spr_algorithm spr_barrier_dissemination;
 extern const struct spr_algorithm spr_sparse_direct, spr_sparse_hierarchical, spr_sparse_hosts;
 extern const struct spr_algorithm spr_sparse_allgather, spr_sparse_doubling, spr_sparse_ring;

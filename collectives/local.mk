@@ -41,6 +41,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/halving.c \
 	collectives/hierarchical.c \
 	collectives/hierarchical_blocks.c \
+	collectives/hierarchical_broadcast.c \
 	collectives/history.c \
 	collectives/indices.c \
 	collectives/indices.h \

@@ -22,7 +22,7 @@ struct spr_comm;
 struct spr_plan;
 
 /* How many there are, see select.c. */
-#define SPR_ALGORITHMS 28
+#define SPR_ALGORITHMS 29
 
 /* In seconds, of the slowest rank while all of them work. */
 struct spr_model {

@@ -24,14 +24,15 @@ static const struct spr_algorithm *const table[] = {
     &spr_allreduce_tree,        &spr_reduce_scatter_hierarchical,
     &spr_reduce_scatter_direct, &spr_allgather_hierarchical,
     &spr_allgather_direct,      &spr_allgather_bruck,
-    &spr_broadcast_flat,        &spr_broadcast_direct,
-    &spr_broadcast_tree,        &spr_barrier_dissemination,
-    &spr_sparse_allgather,      &spr_sparse_hosts,
-    &spr_sparse_hierarchical,   &spr_sparse_relay,
-    &spr_sparse_direct,         &spr_sparse_doubling,
-    &spr_sparse_ring,           &spr_sparse_dense,
-    &spr_sparse_union,          &spr_sparse_server,
-    &spr_sparse_blocks,         &spr_sendrecv_direct,
+    &spr_broadcast_flat,        &spr_broadcast_hierarchical,
+    &spr_broadcast_direct,      &spr_broadcast_tree,
+    &spr_barrier_dissemination, &spr_sparse_allgather,
+    &spr_sparse_hosts,          &spr_sparse_hierarchical,
+    &spr_sparse_relay,          &spr_sparse_direct,
+    &spr_sparse_doubling,       &spr_sparse_ring,
+    &spr_sparse_dense,          &spr_sparse_union,
+    &spr_sparse_server,         &spr_sparse_blocks,
+    &spr_sendrecv_direct,
 };
 _Static_assert(SPR_ARRAY_LEN(table) == SPR_ALGORITHMS, "a model has a place for each");
 
@@ -74,8 +75,8 @@ static bool each_has_a_host(const struct spr_comm *comm)
     return comm->topology.hosts == comm->size;
 }
 
-/* Blocks cross each link between hosts once, not once per rank; sums of halves as floats. */
-static bool suits_blocks(const struct spr_comm *comm, const struct spr_plan *plan)
+/* Elements cross each link between hosts once, not once per rank; sums of halves as floats. */
+static bool suits_even_hosts(const struct spr_comm *comm, const struct spr_plan *plan)
 {
     size_t wider = plan->collective == SPR_C_REDUCE_SCATTER
                        ? spr_reduce_acc_size(plan->dtype) / spr_dtype_size(plan->dtype)
@@ -96,8 +97,9 @@ static bool suits(const struct spr_comm *comm, const struct spr_plan *plan,
         return comm->topology.hosts > 1 && !each_has_a_host(comm);
     if (a == &spr_allreduce_hierarchical || a == &spr_sparse_hierarchical || a == &spr_sparse_hosts)
         return spr_topology_has_levels(&comm->topology, comm->size);
-    if (a == &spr_reduce_scatter_hierarchical || a == &spr_allgather_hierarchical)
-        return suits_blocks(comm, plan);
+    if (a == &spr_reduce_scatter_hierarchical || a == &spr_allgather_hierarchical ||
+        a == &spr_broadcast_hierarchical)
+        return suits_even_hosts(comm, plan);
     if (a == &spr_sparse_relay) /* hosts of several ranks: the model is not sure enough which */
         return comm->size > 2 && each_has_a_host(comm);
     return true;
@@ -146,7 +148,7 @@ static bool fits(const struct spr_comm *comm, const struct spr_plan *plan,
     if (a == &spr_sparse_hosts)
         return fits_hosts(comm, plan);
     if (a == &spr_reduce_scatter_hierarchical || a == &spr_allgather_hierarchical)
-        return suits_blocks(comm, plan) &&
+        return suits_even_hosts(comm, plan) &&
                plan->count * spr_dtype_size(plan->dtype) >= LONG_BLOCK_BYTES;
     if (a == &spr_allreduce_ring)
         return fits_ring(comm, plan);

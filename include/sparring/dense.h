@@ -5,8 +5,8 @@
  * and post in the same order. What all ranks get is bit-identical on all of them.
  *
  * Errors of all: INVALID (argument), NOMEM, and while running MISMATCH (ranks disagree: only this
- * operation fails, on all of them; ranks that agree with the root of a small broadcast may have its
- * data already), or RANK_LOST, DEADLINE, REVOKED, PROTO, CORRUPT, LINK,
+ * operation fails, on all of them; ranks that agree with the root of a broadcast may have its data
+ * already), or RANK_LOST, DEADLINE, REVOKED, PROTO, CORRUPT, LINK,
  * CANCELED, after which the communicator is revoked.
  */
 #ifndef SPARRING_DENSE_H

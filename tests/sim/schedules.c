@@ -111,8 +111,8 @@ static const char *draw_sparse(const struct schedule *s, const struct schedule_o
     return name && o->list && !reference_sparse_lists(name) ? NULL : name;
 }
 
-/* A third of the time blocks go by hosts: likewise, as that is younger than these seeds. */
-static bool draw_blocks(const struct schedule *s, const struct schedule_operation *o)
+/* A third of the time by even hosts: likewise, as that is younger than these seeds. */
+static bool draw_even_hosts(const struct schedule *s, const struct schedule_operation *o)
 {
     struct spr_rng rng = {~s->seed, (uint64_t)(o - s->operation + 1) << 40};
 
@@ -134,7 +134,9 @@ static void draw_algorithm(struct schedule *s, struct schedule_operation *o)
         o->algorithm = PICK(s, broadcasts);
     if (o->kind == SCHEDULE_SPARSE)
         o->algorithm = draw_sparse(s, o);
-    if ((o->kind == SCHEDULE_ALLGATHER || o->kind == SCHEDULE_REDUCE_SCATTER) && draw_blocks(s, o))
+    if ((o->kind == SCHEDULE_ALLGATHER || o->kind == SCHEDULE_REDUCE_SCATTER ||
+         o->kind == SCHEDULE_BROADCAST) &&
+        draw_even_hosts(s, o))
         o->algorithm = "hierarchical";
     if (o->algorithm && !strcmp(o->algorithm, "flat") && o->count > 8000)
         o->algorithm = "direct";

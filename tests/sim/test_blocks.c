@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Allgather and reduce_scatter by hosts (collectives/hierarchical_blocks.c), over simulated hosts:
- * results against a naive fp64 reference, for hosts of neighbours and others, even and uneven; what
- * a host sends, and how long that takes.
+ * Allgather, reduce_scatter and broadcast by hosts (collectives/hierarchical_blocks.c and
+ * hierarchical_broadcast.c), over simulated hosts: results against a naive fp64 reference, for
+ * hosts of neighbours and others, even and uneven; what a host sends, and how long that takes.
  */
 #include "collectives/collective.h"
 #include "tests/sim/vectors.h"
@@ -65,6 +65,31 @@ static void check_reduce_scatter(struct world *w, spr_dtype t, spr_op op, size_t
     drop(w, &b);
 }
 
+static void check_broadcast(struct world *w, size_t n, int root)
+{
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    char *v[WORLD_MAX];
+
+    options.algorithm = "hierarchical";
+    for (int r = 0; r < w->ranks; r++) {
+        v[r] = malloc(n + 1);
+        assert_non_null(v[r]);
+        for (size_t i = 0; i < n; i++)
+            v[r][i] = (char)(r == root ? i * 31 >> 3 : 0x77);
+        v[r][n] = 0x55;
+        assert_int_equal(
+            spr_ibroadcast(w->comms[r], v[r], n / 2, SPR_BF16, root, &options, &w->requests[r]),
+            SPR_OK);
+    }
+    run_ok(w);
+    for (int r = 0; r < w->ranks; r++) {
+        if (memcmp(v[r], v[root], n / 2 * 2) || v[r][n] != 0x55)
+            fail_msg("%d ranks, root %d, %zu bytes: rank %d has others", w->ranks, root, n, r);
+    }
+    for (int r = 0; r < w->ranks; r++)
+        free(v[r]);
+}
+
 static void blocks_are_right_on_all_kinds_of_hosts(void **state)
 {
     static const size_t sizes[] = {1, 63, 1000, 10007};
@@ -79,6 +104,8 @@ static void blocks_are_right_on_all_kinds_of_hosts(void **state)
                 for (int op = 0; op < SPR_OP_COUNT; op++)
                     check_reduce_scatter(&w, (spr_dtype)t, (spr_op)op, sizes[s], (t + op) % 2);
             check_allgather(&w, "hierarchical", sizes[s], s % 2);
+            for (int root = 0; root < w.ranks; root++)
+                check_broadcast(&w, 2 * sizes[s], root);
         }
         world_destroy(&w);
     }
@@ -99,8 +126,42 @@ static void long_blocks_go_piece_by_piece(void **state)
         check_reduce_scatter(&w, SPR_FP32, SPR_AVG, n, true);
         check_reduce_scatter(&w, SPR_BF16, SPR_SUM, n, false);
         check_allgather(&w, "hierarchical", n / 2, false);
+        check_broadcast(&w, 5 * n, 3);
+        check_broadcast(&w, n / 2, 0);
         world_destroy(&w);
     }
+}
+
+/* All of a root's messages wait for grants, and it hears from those to whom it sends nothing: it
+ * does not end before all have called. */
+static void a_root_waits_for_all(void **state)
+{
+    static float v[8][100000];
+    static const size_t sizes[] = {1, 1000, 100000};
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+
+    (void)state;
+    options.algorithm = "hierarchical";
+    for (size_t s = 0; s < SPR_ARRAY_LEN(sizes); s++)
+        for (int late = 0; late < 8; late++) {
+            int root = (late + 1) % 8;
+            struct world w;
+
+            make_job(&w, 3, SPR_DETERMINISM_RUN);
+            for (int turn = 0; turn < 2; turn++) {
+                for (int r = 0; r < w.ranks; r++)
+                    if ((r == late) == turn)
+                        assert_int_equal(spr_ibroadcast(w.comms[r], v[r], sizes[s], SPR_FP32, root,
+                                                        &options, &w.requests[r]),
+                                         SPR_OK);
+                if (turn == 0) {
+                    world_settle(&w, 1000);
+                    assert_false(w.requests[root]->done);
+                }
+            }
+            run_ok(&w);
+            world_destroy(&w);
+        }
 }
 
 /* Several at once, so that not all of them are the oldest. */
@@ -190,13 +251,36 @@ static void long_blocks_go_by_hosts(void **state)
                 gather ? cases[i].gather : cases[i].scatter);
 }
 
+static void long_broadcasts_go_by_hosts(void **state)
+{
+    static char v[8][1 << 20];
+
+    (void)state;
+    for (size_t job = 0; job < SPR_ARRAY_LEN(jobs); job++)
+        for (int large = 0; large < 2; large++) {
+            const char *wanted = !large ? "flat" : job < 4 ? "hierarchical" : "direct";
+            struct world w;
+
+            make_job(&w, job, SPR_DETERMINISM_CANONICAL);
+            for (int r = 0; r < w.ranks; r++) {
+                assert_int_equal(spr_ibroadcast(w.comms[r], v[r], large ? 1 << 18 : 16, SPR_FP32, 2,
+                                                NULL, &w.requests[r]),
+                                 SPR_OK);
+                assert_string_equal(w.requests[r]->posted.algorithm, wanted);
+            }
+            run_ok(&w);
+            world_destroy(&w);
+        }
+}
+
 /* ---- What a host sends ------------------------------------------------------------------------
  */
 
 enum { RANKS = 8, PER_HOST = 4, COUNT = 500000 };
 
-/* The most that a host sends, in blocks of one rank. */
-static double blocks_between(bool gather, spr_dtype t, const char *algorithm, uint64_t *ns)
+/* The most that a host sends, in blocks of one rank; of a broadcast there is one. */
+static double blocks_between(enum spr_collective collective, spr_dtype t, const char *algorithm,
+                             uint64_t *ns)
 {
     static float parts[RANKS][RANKS * COUNT], own[RANKS][COUNT];
     spr_call_options options = SPR_CALL_OPTIONS_INIT;
@@ -213,12 +297,17 @@ static double blocks_between(bool gather, spr_dtype t, const char *algorithm, ui
     options.algorithm = algorithm;
     world_create(&w, &links);
     world_share_hosts(&w, jobs[3].host);
-    for (int r = 0; r < RANKS; r++)
-        assert_int_equal(gather ? spr_iallgather(w.comms[r], own[r], parts[r], COUNT, t, &options,
-                                                 &w.requests[r])
-                                : spr_ireduce_scatter(w.comms[r], parts[r], own[r], COUNT, t,
-                                                      SPR_SUM, &options, &w.requests[r]),
-                         SPR_OK);
+    for (int r = 0; r < RANKS; r++) {
+        spr_request **rq = &w.requests[r];
+        spr_status status =
+            collective == SPR_C_ALLGATHER
+                ? spr_iallgather(w.comms[r], own[r], parts[r], COUNT, t, &options, rq)
+            : collective == SPR_C_BROADCAST
+                ? spr_ibroadcast(w.comms[r], own[r], COUNT, t, 5, &options, rq)
+                : spr_ireduce_scatter(w.comms[r], parts[r], own[r], COUNT, t, SPR_SUM, &options,
+                                      rq);
+        assert_int_equal(status, SPR_OK);
+    }
     *ns = spr_now_ns(spr_sim_clock(w.sim));
     run_ok(&w);
     *ns = spr_now_ns(spr_sim_clock(w.sim)) - *ns;
@@ -233,25 +322,38 @@ static double blocks_between(bool gather, spr_dtype t, const char *algorithm, ui
 
 static void a_host_sends_each_block_once(void **state)
 {
-    static const spr_dtype types[] = {SPR_FP32, SPR_BF16};
+    static const struct {
+        enum spr_collective collective;
+        spr_dtype dtype;
+        double by_hosts, direct, faster;
+    } cases[] = {
+        {SPR_C_REDUCE_SCATTER, SPR_FP32, PER_HOST, PER_HOST * PER_HOST, 3},
+        {SPR_C_ALLGATHER, SPR_FP32, PER_HOST, PER_HOST * PER_HOST, 3},
+        {SPR_C_REDUCE_SCATTER, SPR_BF16, 2 * PER_HOST, PER_HOST * PER_HOST, 1.5},
+        {SPR_C_ALLGATHER, SPR_BF16, PER_HOST, PER_HOST * PER_HOST, 3},
+        /* Half of it to its owners, and half of it from each owner to all. */
+        {SPR_C_BROADCAST, SPR_FP32, 1, 0.5 + 0.5 * PER_HOST, 2},
+    };
 
     (void)state;
-    for (int i = 0; i < 4; i++) {
-        bool gather = i % 2, halves = i / 2, sums = halves && !gather;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(cases); i++) {
+        enum spr_collective collective = cases[i].collective;
         uint64_t ns, flat_ns;
-        double got = blocks_between(gather, types[halves], "hierarchical", &ns);
-        double direct = blocks_between(gather, types[halves], "direct", &flat_ns);
+        double got = blocks_between(collective, cases[i].dtype, "hierarchical", &ns);
+        double direct = blocks_between(collective, cases[i].dtype, "direct", &flat_ns);
 
         printf("%s of %s: a host sends %.3f blocks, not %.3f, and takes %.2f of the time\n",
-               gather ? "allgather" : "reduce_scatter", spr_dtype_name(types[halves]), got, direct,
+               spr_collective_names[collective], spr_dtype_name(cases[i].dtype), got, direct,
                (double)ns / (double)flat_ns);
-        assert_true(fabs(got / (sums ? 2 * PER_HOST : PER_HOST) - 1) < 0.01);
-        assert_true(fabs(direct / (PER_HOST * PER_HOST) - 1) < 0.01);
-        assert_true((double)flat_ns > (sums ? 1.5 : 3) * (double)ns);
+        assert_true(fabs(got / cases[i].by_hosts - 1) < 0.01);
+        assert_true(fabs(direct / cases[i].direct - 1) < 0.01);
+        assert_true((double)flat_ns > cases[i].faster * (double)ns);
     }
 }
 
 VECTORS_MAIN(cmocka_unit_test(blocks_are_right_on_all_kinds_of_hosts),
              cmocka_unit_test(long_blocks_go_piece_by_piece),
-             cmocka_unit_test(several_go_on_at_once), cmocka_unit_test(long_blocks_go_by_hosts),
+             cmocka_unit_test(a_root_waits_for_all), cmocka_unit_test(several_go_on_at_once),
+             cmocka_unit_test(long_blocks_go_by_hosts),
+             cmocka_unit_test(long_broadcasts_go_by_hosts),
              cmocka_unit_test(a_host_sends_each_block_once))
