@@ -437,8 +437,8 @@ static void each_communicator_has_its_number(void **state)
 
 int main(void)
 {
-    static const char *const files[] = {"log",  "first", "changed", "wrong", "all", "one",
-                                        "both", "given", "turns",   "same",  "said"};
+    static const char *const files[] = {"log",  "first", "changed", "wrong", "all",  "one",
+                                        "both", "given", "turns",   "same",  "said", "coders"};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_no_decision_is_refused),
         cmocka_unit_test(another_run_takes_what_one_has_taken),
