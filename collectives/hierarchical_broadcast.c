@@ -5,9 +5,9 @@
  * ranks of the same number on other hosts, who pass on there what they have. Where hosts are uneven
  * it is the direct algorithm. Canonical.
  *
- * Cost, n elements of v bytes, N hosts of G ranks: 4 steps; a host receives n v bytes from others
- * and the root's sends as many, in all (N-1)/N n v more at most, where the direct algorithm sends G
- * times that; per rank inside its host n v.
+ * Cost, n elements of v bytes, N hosts of G ranks, P in all: 5 steps; each host but the root's
+ * receives n v bytes from others, by the direct algorithm G (P-G+1)/P times that; the root's sends
+ * 2 (N-1)/N n v; per rank inside its host n v.
  *
  * Data movement, 4 ranks, 2 hosts, root 0; the vector has a half for each rank of a host, and each
  * half a quarter for each host:
@@ -228,7 +228,7 @@ static spr_status start(spr_request *rq)
 
 const struct spr_algorithm spr_broadcast_hierarchical = {.collective = SPR_C_BROADCAST,
                                                          .name = "hierarchical",
-                                                         .cost = "4 steps, n bytes into each host",
+                                                         .cost = "5 steps, n bytes into each host",
                                                          .start = start,
                                                          .advance = advance,
                                                          .cleanup = cleanup};
