@@ -24,6 +24,7 @@
  * tells the root.
  */
 #include "collectives/direct.h"
+#include "collectives/words.h"
 
 /* Of a piece: a quarter of the vector, within these. */
 #define PIECES 4
@@ -36,15 +37,7 @@ struct broadcast {
     size_t piece, pieces; /* elements; how many */
     unsigned steps_log2;  /* that each may have */
     struct spr_direct_stage inside, between;
-    bool told; /* whom this rank tells knows */
-    int tells; /* -1: the root tells nobody */
-    int hears; /* from how many */
-    struct heard {
-        int from;
-        struct spr_in in;
-    } * heard; /* [hears] */
-    struct spr_out word;
-    char nothing[1];
+    struct spr_words words; /* the ranks of a host tell the one of the root's number there */
 };
 
 static size_t even_part(size_t n, int parts)
@@ -85,27 +78,11 @@ static void set_up_between(const spr_request *rq, struct spr_direct *d, size_t w
     d->step = (uint32_t)work << b->steps_log2;
 }
 
-/* All from whom this rank hears have called. */
-static void pass_word(spr_request *rq)
-{
-    struct broadcast *b = rq->state;
-
-    if (b->told)
-        return;
-    for (int i = 0; i < b->hears; i++)
-        if (b->heard[i].in.state != SPR_IN_ARRIVED)
-            return;
-    b->told = true;
-    if (b->tells >= 0)
-        spr_post_send(rq, &b->word, b->tells, WORD_STEP, NULL, 0, true);
-}
-
 static bool advance(spr_request *rq)
 {
     struct broadcast *b = rq->state;
-    bool shares_out = b->inside.direct.scatter, again;
+    bool shares_out = b->inside.direct.scatter, told = spr_words_pass(rq, &b->words), again;
 
-    pass_word(rq);
     do {
         again = false;
         while (!rq->comm->error.status &&
@@ -117,7 +94,7 @@ static bool advance(spr_request *rq)
                                set_up_between))
             again = true;
     } while (again);
-    return !rq->comm->error.status && b->told && b->inside.done == b->pieces &&
+    return !rq->comm->error.status && told && b->inside.done == b->pieces &&
            b->between.done == b->pieces;
 }
 
@@ -125,8 +102,7 @@ static void cleanup(spr_request *rq)
 {
     struct broadcast *b = rq->state;
 
-    for (int i = 0; i < b->hears; i++)
-        spr_in_release_all(&b->heard[i].in, 1);
+    spr_words_end(&b->words);
     spr_direct_end(rq, &b->inside.direct);
     spr_direct_end(rq, &b->between.direct);
 }
@@ -157,23 +133,25 @@ static bool find_groups(spr_request *rq)
 static bool find_words(spr_request *rq)
 {
     struct broadcast *b = rq->state;
+    struct spr_words *w = &b->words;
     const struct spr_topology *t = &rq->comm->topology;
     const struct spr_group *host = &b->inside.direct.group, *alike = &b->between.direct.group;
     int rank = rq->comm->rank, root = rq->plan.root;
 
-    b->tells = spr_group_rank(host, t->local[root]);
-    if (b->tells != rank)
+    w->step = WORD_STEP;
+    w->tells = spr_group_rank(host, t->local[root]);
+    if (w->tells != rank)
         return true;
-    b->tells = rank == root ? -1 : root;
-    b->heard = spr_arena_alloc(&rq->arena, (size_t)(host->size + alike->size) * sizeof *b->heard);
-    if (!b->heard)
+    w->tells = rank == root ? -1 : root;
+    w->heard = spr_arena_alloc(&rq->arena, (size_t)(host->size + alike->size) * sizeof *w->heard);
+    if (!w->heard)
         return false;
     for (int i = 0; i < host->size; i++)
         if (i != host->rank)
-            b->heard[b->hears++].from = spr_group_rank(host, i);
+            w->heard[w->hears++].from = spr_group_rank(host, i);
     for (int i = 0; rank == root && i < alike->size; i++)
         if (i != alike->rank)
-            b->heard[b->hears++].from = spr_group_rank(alike, i);
+            w->heard[w->hears++].from = spr_group_rank(alike, i);
     return true;
 }
 
@@ -186,8 +164,7 @@ static void begin_words(spr_request *rq)
     for (int r = 0; r < comm->size; r++)
         if (r != comm->rank && comm->rank == rq->plan.root)
             spr_channel_announce(&comm->channel, comm->ids[r], rq->operation, rq->descriptor);
-    for (int i = 0; i < b->hears; i++)
-        spr_post_receive(rq, &b->heard[i].in, b->heard[i].from, WORD_STEP, b->nothing, 0, true);
+    spr_words_begin(rq, &b->words);
 }
 
 /* False: there are more steps than messages have numbers. */

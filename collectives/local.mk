@@ -105,4 +105,6 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/tune_links.c \
 	collectives/tune_work.c \
 	collectives/watch.c \
-	collectives/watch.h
+	collectives/watch.h \
+	collectives/words.c \
+	collectives/words.h

@@ -25,13 +25,14 @@
 
 #include "collectives/collective.h"
 #include "collectives/reduce.h"
+#include "collectives/words.h"
 
 #define AHEAD 3
 /* Chunks: the vector in so many (the pipeline's fill is a chunk per level), within these bytes. */
 #define CHUNKS 8
 #define MIN_CHUNK_BYTES ((size_t)16 << 10)
 #define UP_STEP 0x20000000u   /* a sum; the chunk */
-#define WORD_STEP 0x10000000u /* broadcast: all from here on down have called */
+#define WORD_STEP 0x10000000u /* broadcast */
 
 struct child {
     int rank;
@@ -40,12 +41,10 @@ struct child {
     struct spr_in up[AHEAD];
     char *staging[AHEAD]; /* where one is received into, or NULL */
     struct spr_out down[AHEAD];
-    struct spr_in word;
 };
 
 struct tree {
     bool reduce, eager;
-    bool told;                /* broadcast: the parent has the word */
     int parent;               /* -1: the root */
     int children, next_child; /* whose part of chunk `summed` is added next */
     size_t chunk, element;    /* elements; bytes */
@@ -54,9 +53,10 @@ struct tree {
         raised;            /* chunks with the whole subtree in them; ... and posted to the parent */
     uint32_t wanted, have; /* chunks of the result that were asked for; that are there */
     struct child child[2];
-    struct spr_out up[AHEAD], word;
+    struct spr_out up[AHEAD];
     struct spr_in down[AHEAD];
-    char nothing[1];
+    struct spr_words words; /* broadcast: all from here on down have called */
+    struct spr_word below[2];
 };
 
 static size_t length(const spr_request *rq, uint32_t c)
@@ -193,21 +193,6 @@ static void give_result(spr_request *rq)
     }
 }
 
-/* Broadcast: all below have called. */
-static void pass_word(spr_request *rq)
-{
-    struct tree *t = rq->state;
-
-    if (t->told)
-        return;
-    for (int i = 0; i < t->children; i++)
-        if (t->child[i].word.state != SPR_IN_ARRIVED)
-            return;
-    t->told = true;
-    if (t->parent >= 0)
-        spr_post_send(rq, &t->word, t->parent, WORD_STEP, NULL, 0, true);
-}
-
 static bool advance(spr_request *rq)
 {
     struct tree *t = rq->state;
@@ -226,9 +211,8 @@ static bool advance(spr_request *rq)
     if (rq->comm->error.status)
         return false;
     give_result(rq);
-    pass_word(rq);
-    done =
-        t->told && t->have == t->chunks && (!t->reduce || t->parent < 0 || t->raised == t->chunks);
+    done = spr_words_pass(rq, &t->words) && t->have == t->chunks &&
+           (!t->reduce || t->parent < 0 || t->raised == t->chunks);
     for (int i = 0; i < t->children; i++)
         done &= t->child[i].given == t->chunks;
     return done;
@@ -269,7 +253,7 @@ static spr_status start_allreduce(spr_request *rq)
 
     if (!t)
         return SPR_ERR_NOMEM;
-    t->reduce = t->told = true;
+    t->reduce = t->words.told = true;
     if (t->children == 0)
         t->summed = t->chunks;
     if (rq->comm->size == 1 && rq->plan.recv != rq->plan.send)
@@ -285,14 +269,17 @@ static spr_status start_broadcast(spr_request *rq)
     if (!t)
         return SPR_ERR_NOMEM;
     t->summed = t->chunks; /* the root's vector is the result */
+    t->words = (struct spr_words){
+        .step = WORD_STEP, .tells = t->parent, .hears = t->children, .heard = t->below};
     /* A rank that waits for its children's word, and for its parent, is heard of at once. */
     if (t->parent >= 0)
         spr_channel_announce(&rq->comm->channel, ids[t->parent], rq->operation, rq->descriptor);
     for (int i = 0; i < t->children; i++) {
-        struct child *k = &t->child[i];
-        spr_channel_announce(&rq->comm->channel, ids[k->rank], rq->operation, rq->descriptor);
-        spr_post_receive(rq, &k->word, k->rank, WORD_STEP, t->nothing, 0, true);
+        t->below[i].from = t->child[i].rank;
+        spr_channel_announce(&rq->comm->channel, ids[t->below[i].from], rq->operation,
+                             rq->descriptor);
     }
+    spr_words_begin(rq, &t->words);
     return SPR_OK;
 }
 
@@ -305,8 +292,8 @@ static void cleanup(spr_request *rq)
         spr_in_release_all(k->up, AHEAD);
         for (int c = 0; c < AHEAD; c++)
             spr_comm_buffer_put(rq->comm, k->staging[c]);
-        spr_in_release_all(&k->word, 1);
     }
+    spr_words_end(&t->words);
     spr_in_release_all(t->down, AHEAD);
 }
 
