@@ -223,6 +223,9 @@ void spr_plan_of_codec(struct spr_plan *plan, const spr_comm *comm, spr_codec *c
     plan->coding = spr_codec_coding(codec);
     plan->dtype = dense ? spr_halves_dtype(plan->vtype) : SPR_FP32;
     plan->bound_union = comm->size > 1 && spr_codec_bounds_union(codec);
+    plan->bound_hosts = comm->topology.hosts > 1 && comm->topology.hosts < comm->size &&
+                        comm->options.determinism != SPR_DETERMINISM_CANONICAL &&
+                        spr_codec_bounds_hosts(codec);
     plan->may_sum_first = spr_codec_may_sum_first(codec);
     plan->sum_vtype = comm->size > 1 ? spr_codec_sum_vtype(codec) : SPR_V_FP32;
     plan->sum_coding = spr_codec_sum_coding(codec);
@@ -235,7 +238,7 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
     struct spr_codec_place place = {.leaves_rest = true};
     struct spr_codec_step step;
     spr_status status;
-    bool dense, may_sum_first;
+    bool dense, may_sum_first, bound_hosts;
     size_t vector;
 
     if (!comm || !codec || !gradient)
@@ -251,6 +254,7 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
     spr_plan_of_codec(plan, comm, codec);
     dense = plan->collective == SPR_C_ALLREDUCE;
     may_sum_first = plan->may_sum_first;
+    bound_hosts = plan->bound_hosts;
     vector = plan->count;
     if (!spr_algorithm_exists(comm, plan, options ? options->algorithm : NULL, spr_thread_error()))
         return spr_thread_error()->status;
@@ -261,6 +265,7 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
     place.blocks = spr_blocks_choose(vector, (uint32_t)comm->size);
     place.rank = (uint32_t)comm->rank;
     place.most_lost = spr_hosts_share(comm, plan, vector);
+    place.sums_first = bound_hosts;
     place.workers = spr_comm_workers(comm, spr_codec_elements(codec));
     status = spr_codec_begin_at(codec, gradient, &place, &step);
     if (status)
@@ -283,6 +288,7 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
                               .sum_coding = step.sum_coding,
                               .may_sum_first = may_sum_first,
                               .bound_union = step.bound_union,
+                              .bound_hosts = bound_hosts,
                               .codec_step = step.sum ? step.number : 0};
     return SPR_OK;
 }

@@ -57,6 +57,7 @@ struct spr_plan {
     uint64_t codec_hash, codec_step; /* as in the descriptor */
     bool may_sum_first; /* coded values may be summed before: the codec keeps what is lost then */
     bool bound_union;   /* only the largest sums travel, and the codec keeps what is in others */
+    bool bound_hosts;   /* ... of those of each host; there are hosts with several ranks */
     float *gradient;    /* NULL, or the result that a codec makes of sums: spr_codec_next() */
     float *unpack;      /* dense codecs: recv holds halves, which go here at the end */
 };
@@ -86,8 +87,11 @@ static inline bool spr_algorithm_usable(const struct spr_algorithm *a, const str
     return !a->usable || a->usable(plan, size);
 }
 
-/* Elements of a vector whose sums this rank rounds, where a host's are summed first; 0: none. */
+/* Elements of a vector whose sums this rank rounds, or may leave out, where a host's are summed
+ * first; 0: none. */
 size_t spr_hosts_share(const spr_comm *comm, const struct spr_plan *plan, size_t count);
+/* How the sums of a host travel to their owner by it. */
+enum spr_vtype spr_hosts_sum_vtype(const struct spr_plan *plan);
 
 /* Chosen by name or, for NULL or "auto", by what is known. NULL: no such algorithm, *error says
  * which exist. Under the lock: what is chosen is a decision. */

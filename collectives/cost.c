@@ -293,9 +293,9 @@ double spr_cost_sparse_relay(const struct spr_estimate *e)
 
 double spr_cost_sparse_hosts(const struct spr_estimate *e)
 {
-    double of_host = union_of(e, e->local);
-    double lists = e->share * list_bytes(e, e->k, e->n, e->value);
-    double of_hosts = e->share * list_bytes(e, of_host, e->n, 4);
+    double of_host = e->bound_hosts ? e->k : union_of(e, e->local);
+    double lists = e->share * list_bytes(e, e->k, e->n, e->host_value);
+    double of_hosts = e->share * list_bytes(e, of_host, e->n, e->host_sum);
     double sums = e->share * list_bytes(e, e->u, e->n, e->sum);
     double cpu = e->model->encode * (e->k + of_host / e->local + e->u / e->ranks) +
                  e->model->merge * (e->k + of_host / e->local) + result(e);
@@ -440,14 +440,15 @@ static double entries_of_independent(double u, double n, double ranks)
 static void estimate_lists(struct spr_estimate *e)
 {
     struct spr_blocks blocks = spr_blocks_choose((uint64_t)e->n, (uint32_t)e->ranks);
+    double lists = e->bound_hosts ? e->hosts : e->ranks; /* that make the union */
 
     e->share = (double)spr_blocks_local(&blocks, 0) * e->ranks / e->n;
     /* What may be sent at most says little where it is more than all have sent together. */
     if (e->u > 0 && e->k > e->u)
-        e->k = entries_of_independent(e->u, e->n, e->ranks);
+        e->k = entries_of_independent(e->u, e->n, lists);
     if (e->u <= 0)
-        e->u = union_of_independent(e->k, e->n, e->ranks);
-    e->u = fmin(fmax(e->u, e->k), fmin(e->n, e->k * e->ranks));
+        e->u = union_of_independent(e->k, e->n, lists);
+    e->u = fmin(fmax(e->u, e->k), fmin(e->n, e->k * lists));
 }
 
 struct spr_estimate spr_estimate_of(const struct spr_comm *comm, const struct spr_plan *plan)
@@ -464,7 +465,12 @@ struct spr_estimate spr_estimate_of(const struct spr_comm *comm, const struct sp
                              .k = (double)plan->most_entries,
                              .u = (double)plan->last_union,
                              .value = value_bytes(plan->vtype, &plan->coding),
-                             .sum = value_bytes(plan->sum_vtype, &plan->sum_coding)};
+                             .sum = value_bytes(plan->sum_vtype, &plan->sum_coding),
+                             .bound_hosts = plan->bound_hosts};
+    enum spr_vtype host = spr_hosts_sum_vtype(plan);
+
+    e.host_sum = value_bytes(host, &plan->coding);
+    e.host_value = host == SPR_V_CODED ? 4 : e.value;
 
     /* No fmax(): on its maximum over a loop gcc 12 for 64-bit ARM has an internal error. */
     for (int h = 0; t->hosts > 1 && h < t->hosts; h++)
@@ -489,7 +495,9 @@ struct spr_estimate spr_estimate_even(const struct spr_model *model, double rank
                              .bytes = n * sizeof(float),
                              .k = k,
                              .value = sizeof(float),
-                             .sum = sizeof(float)};
+                             .sum = sizeof(float),
+                             .host_sum = sizeof(float),
+                             .host_value = sizeof(float)};
 
     if (k > 0)
         estimate_lists(&e);

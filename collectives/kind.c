@@ -35,7 +35,8 @@ struct spr_kind spr_kind_of(const struct spr_comm *comm, const struct spr_plan *
                              .sum_vtype = (int)plan->sum_vtype,
                              .bits = coded_bits(plan->vtype, &plan->coding),
                              .sum_bits = coded_bits(plan->sum_vtype, &plan->sum_coding),
-                             .bound_union = plan->bound_union};
+                             .bound_union = plan->bound_union,
+                             .bound_hosts = plan->bound_hosts};
 }
 
 /* They differ by this part at most. */
@@ -51,8 +52,8 @@ bool spr_kind_near(const struct spr_kind *a, const struct spr_kind *b, double pa
     return a->collective == b->collective && a->ranks == b->ranks && a->hosts == b->hosts &&
            a->element_bytes == b->element_bytes && a->vtype == b->vtype &&
            a->sum_vtype == b->sum_vtype && a->bits == b->bits && a->sum_bits == b->sum_bits &&
-           a->bound_union == b->bound_union && are_near(a->count, b->count, part) &&
-           are_near(a->most_entries, b->most_entries, part);
+           a->bound_union == b->bound_union && a->bound_hosts == b->bound_hosts &&
+           are_near(a->count, b->count, part) && are_near(a->most_entries, b->most_entries, part);
 }
 
 /* As text ---------------------------------------------------------------------------------------
@@ -110,6 +111,13 @@ static bool take_collective(const char **at, int *collective)
     return false;
 }
 
+static bool take_bound(const char **at, struct spr_kind *k)
+{
+    k->bound_union = spr_text_take(at, ":bounded");
+    k->bound_hosts = !k->bound_union && spr_text_take(at, ":hosts");
+    return k->bound_union || k->bound_hosts;
+}
+
 bool spr_kind_take(const char **at, struct spr_kind *k)
 {
     uint64_t ranks, hosts, count, bytes, entries = 0;
@@ -127,12 +135,11 @@ bool spr_kind_take(const char **at, struct spr_kind *k)
         if (!take_number(at, SIZE_MAX, &entries))
             return false;
     }
-    k->bound_union = spr_text_take(at, ":bounded");
-    if (!k->bound_union && spr_text_take(at, ":")) {
+    if (!take_bound(at, k) && spr_text_take(at, ":")) {
         if (!take_values(at, &k->vtype, &k->bits) || !spr_text_take(at, "/") ||
             !take_values(at, &k->sum_vtype, &k->sum_bits))
             return false;
-        k->bound_union = spr_text_take(at, ":bounded");
+        (void)take_bound(at, k);
     }
     k->ranks = (int)ranks;
     k->hosts = (int)hosts;
@@ -154,6 +161,8 @@ const char *spr_kind_print(const struct spr_kind *k, char *text, size_t bytes)
         snprintf(values, sizeof values, ":%s/%s", one, sum);
     snprintf(text, bytes, "%s:%d/%d:%zux%zu%s%s%s", spr_collective_names[k->collective], k->ranks,
              k->hosts, k->count, k->element_bytes, entries, values,
-             k->bound_union ? ":bounded" : "");
+             k->bound_union   ? ":bounded"
+             : k->bound_hosts ? ":hosts"
+                              : "");
     return text;
 }

@@ -3,7 +3,7 @@
  * Kinds of calls, as far as the choice of an algorithm goes, and their text:
  *
  *   COLLECTIVE:RANKS/HOSTS:COUNTxBYTES and, where they are not 0, fp32/fp32 or false,
- *   :ENTRIES :VALUES/SUMS :bounded
+ *   :ENTRIES :VALUES/SUMS :bounded or :hosts
  * VALUES and SUMS: fp32, fp16, bf16, or codedBITS, as many as a value takes, rounded ("coded": that
  * depends on the values).
  *   allreduce:8/4:1024x4
@@ -23,9 +23,9 @@ struct spr_kind {
     int collective; /* enum spr_collective */
     int ranks, hosts;
     size_t element_bytes, count, most_entries;
-    int vtype, sum_vtype; /* enum spr_vtype; with bound_union it says who can do it */
+    int vtype, sum_vtype; /* enum spr_vtype; with the bounds it says who can do it */
     int bits, sum_bits;   /* of a coded value, about; else 0 */
-    bool bound_union;
+    bool bound_union, bound_hosts;
 };
 
 struct spr_kind spr_kind_of(const struct spr_comm *comm, const struct spr_plan *plan);

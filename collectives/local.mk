@@ -75,6 +75,8 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/sparse_hosts.c \
 	collectives/sparse_lane.c \
 	collectives/sparse_lane.h \
+	collectives/sparse_left.c \
+	collectives/sparse_left.h \
 	collectives/sparse_relay.c \
 	collectives/sparse_result.c \
 	collectives/sparse_ring.c \

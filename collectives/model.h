@@ -68,6 +68,9 @@ struct spr_estimate {
     double share;               /* what the owner of most owns, over the mean */
     int indices;                /* SPR_INDICES_... */
     double value, sum;          /* bytes of a value on its way to the owner, and of a sum */
+    bool bound_hosts;           /* a host sends as many entries as a rank has, */
+    double host_sum;            /* ... or the sums of all of them: bytes of one */
+    double host_value;          /* bytes of a value inside a host that sums first */
 };
 struct spr_estimate spr_estimate_of(const struct spr_comm *comm, const struct spr_plan *plan);
 /* Of n floats on so many ranks, `local` per host; k: entries of each at independent positions, 0:

@@ -67,6 +67,7 @@ static bool is_usable(const struct spr_comm *comm, const struct spr_plan *plan,
                       const struct spr_algorithm *a)
 {
     return a->collective == plan->collective && spr_algorithm_usable(a, plan, comm->size) &&
+           (!plan->bound_hosts || a == &spr_sparse_hosts) &&
            !(a->reorders && comm->options.determinism == SPR_DETERMINISM_CANONICAL);
 }
 
@@ -146,7 +147,7 @@ static bool fits(const struct spr_comm *comm, const struct spr_plan *plan,
                  const struct spr_algorithm *a)
 {
     if (a == &spr_sparse_hosts)
-        return fits_hosts(comm, plan);
+        return plan->bound_hosts || fits_hosts(comm, plan);
     if (a == &spr_reduce_scatter_hierarchical || a == &spr_allgather_hierarchical)
         return suits_even_hosts(comm, plan) &&
                plan->count * spr_dtype_size(plan->dtype) >= LONG_BLOCK_BYTES;
@@ -327,8 +328,9 @@ static const struct spr_algorithm *not_found(const struct spr_comm *comm,
         if (is_usable(comm, plan, table[i]))
             snprintf(names + strlen(names), sizeof names - strlen(names), " %s", table[i]->name);
     spr_error_set(error, SPR_ERR_INVALID, comm->rank,
-                  "no algorithm '%s' for %s of %s%s; there is:%s", name,
+                  "no algorithm '%s' for %s of %s%s%s; there is:%s", name,
                   spr_collective_names[plan->collective], spr_dtype_name(plan->dtype),
+                  plan->bound_hosts ? " with union=hosts" : "",
                   comm->options.determinism == SPR_DETERMINISM_CANONICAL
                       ? " with SPARRING_DETERMINISM=canonical"
                       : "",

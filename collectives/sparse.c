@@ -158,11 +158,13 @@ static bool harvest(spr_request *rq)
 
     if (s->offsets && !spr_sparse_fits(w, s->touched, s->span, s->contributed))
         return spr_union_close(rq);
+    if (s->add_left)
+        s->add_left(rq);
     if (s->offsets)
         n = spr_window_harvest(s->accumulator, s->touched, len, w->pos + w->count, val);
     if (s->largest)
         n = spr_topk_keep(w->pos + w->count, val, n,
-                          spr_div_ceil(s->contributed, (size_t)rq->comm->size), s->largest);
+                          spr_div_ceil(s->contributed, (size_t)rq->comm->size), NULL, s->largest);
     s->contributed = 0;
     s->next_rank = 0;
     spr_sparse_average(rq, val, n);

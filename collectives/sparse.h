@@ -128,12 +128,14 @@ struct spr_sparse_state {
     const struct spr_index_coder *indices; /* of positions in chunks that are sent, or NULL */
     size_t writer_bytes;                   /* of such scratch */
     /* Step 1, as an owner: */
-    struct spr_group sources;         /* whose contributions are added, in this order */
-    bool (*add_own)(spr_request *rq); /* ... and how that of this rank is; false: not yet */
-    struct spr_stream *contributions; /* [sources.size] */
-    struct spr_marks stirred_sources; /* of these */
-    uint32_t merged;                  /* windows summed and harvested */
-    int next_rank;                    /* whose entries of window `merged` are added next */
+    struct spr_group sources;          /* whose contributions are added, in this order */
+    bool (*add_own)(spr_request *rq);  /* ... and how that of this rank is; false: not yet */
+    void (*add_left)(spr_request *rq); /* what it has left out where others have brought something;
+                                        * NULL: nothing */
+    struct spr_stream *contributions;  /* [sources.size] */
+    struct spr_marks stirred_sources;  /* of these */
+    uint32_t merged;                   /* windows summed and harvested */
+    int next_rank;                     /* whose entries of window `merged` are added next */
     bool
         *taken; /* [sources.size] who they are added of, as they come, next_rank of them; or NULL */
     size_t contributed;            /* entries of that window, of all ranks so far */

@@ -12,11 +12,17 @@
  * one rank would, and N of them lose something, not P ranks. The host of a part's owner loses
  * nothing.
  *
+ * With union=hosts a host sends the largest of its sums alone, as many of a window as its ranks
+ * have on average, as all sums are sent on or as values are coded; the leader's residual keeps the
+ * rest. What is left out of the sums for this host's own part is added where other hosts have sent
+ * something: it costs nothing. Coded values, too, are floats inside the host then.
+ *
  * Cost, k entries per rank, U(G) in the union of a host's G ranks, U in that of all, N hosts, b
  * bytes per entry as encoded: 4 steps; sent per host to others (N-1)/N (U(G) + U) b, where the
  * direct algorithm sends G (N-1)/N (k + U) b; per rank inside its host (G-1)/G (k + U) b; k +
- * U(G)/G additions and U scattered writes per rank. A vector of n values of b bytes: per host to
- * others 2 (N-1)/N n b, per rank inside its host (G-1)/G n (4 + b), (1 + 1/G) n additions.
+ * U(G)/G additions and U scattered writes per rank. With union=hosts a host sends k, not U(G), and
+ * U is the union of N such lists. A vector of n values of b bytes: per host to others 2 (N-1)/N n
+ * b, per rank inside its host (G-1)/G n (4 + b), (1 + 1/G) n additions.
  *
  * Data movement, 4 ranks, 2 hosts; block i of the vector belongs to part i mod 4, which is owned by
  * rank i mod 4 and collected by ranks 0 and 2 (even parts), 1 and 3 (odd ones); A(..) the sum over
@@ -37,6 +43,7 @@
  */
 #include "collectives/sparse.h"
 
+#include "collectives/sparse_left.h"
 #include "compress/codec.h"
 #include "compress/kernels/kernels.h"
 
@@ -56,12 +63,14 @@ struct hosts {
     struct spr_sparse_state s; /* blocks of as many owners as there are parts */
     struct spr_group local;    /* the ranks of this host */
     int hosts, shares;
-    bool leads;         /* this rank does: the share of its number on its host */
-    struct part *parts; /* [hosts] of that share */
-    bool vector;        /* coded, not a list */
+    bool leads;          /* this rank does: the share of its number on its host */
+    struct part *parts;  /* [hosts] of that share */
+    bool vector;         /* coded, not a list */
+    enum spr_vtype type; /* of a host's sums on their way to an owner */
     /* Of a host's sum; that of `s` has what is merged so far. */
     float *accumulator; /* span */
     uint64_t *touched;  /* span bits */
+    struct spr_left left;
 };
 
 /* Host `i` has which owner, of this rank's share? */
@@ -136,13 +145,15 @@ static size_t sum(spr_request *rq, struct part *part, int owner)
     return n;
 }
 
-/* Move the sum into these arrays. Returns the entries. */
-static size_t harvest(const struct hosts *h, const struct part *part, int owner, uint16_t *pos,
-                      float *val)
+/* Move the sum of so many entries into these arrays, but for what is left out, which goes to
+ * `left`. Returns its entries. */
+static size_t harvest(const struct hosts *h, const struct part *part, int owner, size_t entries,
+                      uint16_t *pos, float *val, struct spr_topk_entries *left)
 {
     uint32_t len = spr_blocks_window_len(&h->s.blocks, (uint32_t)owner, part->summed - 1);
+    size_t n = spr_window_harvest(h->accumulator, h->touched, len, pos, val);
 
-    return spr_window_harvest(h->accumulator, h->touched, len, pos, val);
+    return spr_left_take(&h->left, pos, val, n, entries, h->local.size, left);
 }
 
 /* What this rank, as an owner, adds for its host: of a vector as it is. */
@@ -164,8 +175,8 @@ static bool add_own(spr_request *rq)
             spr_kernels()->sum(sums, sums, own, n);
         return true;
     }
-    (void)sum(rq, part, s->own);
-    n = harvest(h, part, s->own, s->writer.pos, s->writer.val);
+    n = sum(rq, part, s->own);
+    n = harvest(h, part, s->own, n, s->writer.pos, s->writer.val, &h->left.own);
     spr_kernels()->add_at(s->accumulator, s->touched, s->writer.pos, s->writer.val, n);
     s->contributed += n;
     return true;
@@ -178,11 +189,11 @@ static void send_sum(spr_request *rq, struct part *part, int owner, uint32_t end
     const struct spr_sparse_state *s = &h->s;
     struct spr_chunk_writer *w = &part->writer;
     unsigned flags = end == part->windows ? SPR_CHUNK_LAST : 0;
-    size_t bytes = spr_chunk_writer_finish(w, h->vector ? SPR_V_CODED : SPR_V_FP32, -1, flags,
-                                           part->buffer, s->chunk_bytes);
+    size_t bytes = spr_chunk_writer_finish(w, h->type, -1, flags, part->buffer, s->chunk_bytes);
 
-    if (h->vector)
-        spr_union_keep_rest(rq, w, &s->coding, part->buffer, bytes, 1);
+    if (h->type != SPR_V_FP32)
+        spr_union_keep_rest(rq, w, h->type == SPR_V_CODED ? &s->coding : NULL, part->buffer, bytes,
+                            1);
     spr_wire_begin(&part->wire);
     spr_wire_send(rq, &part->wire, &part->out, spr_sparse_owner(s, owner), part->sent++,
                   part->buffer, bytes);
@@ -200,8 +211,9 @@ static bool is_full(const struct spr_sparse_state *s, const struct part *part)
 /* As many windows of a part as are there, to its owner. */
 static void sum_for(spr_request *rq, struct part *part, int owner)
 {
-    const struct hosts *h = rq->state;
+    struct hosts *h = rq->state;
     struct spr_chunk_writer *w = &part->writer;
+    size_t n;
 
     while (!part->out.busy) {
         if (is_full(&h->s, part)) {
@@ -214,9 +226,12 @@ static void sum_for(spr_request *rq, struct part *part, int owner)
             spr_chunk_writer_window(w, sum_vector(rq, part, owner, w->val + w->count));
             continue;
         }
-        if (!spr_sparse_fits(w, h->touched, h->s.span, sum(rq, part, owner)))
+        n = sum(rq, part, owner);
+        if (!spr_sparse_fits(w, h->touched, h->s.span, n))
             send_sum(rq, part, owner, part->summed - 1);
-        spr_chunk_writer_window(w, harvest(h, part, owner, w->pos + w->count, w->val + w->count));
+        n = harvest(h, part, owner, n, w->pos + w->count, w->val + w->count, &h->left.other);
+        spr_left_keep(rq, (uint32_t)owner, part->summed - 1, &h->left.other);
+        spr_chunk_writer_window(w, n);
     }
 }
 
@@ -325,18 +340,33 @@ static bool open_part(spr_request *rq, int host)
     return true;
 }
 
+static void add_left(spr_request *rq)
+{
+    struct hosts *h = rq->state;
+
+    spr_left_add_own(rq, &h->left);
+}
+
+enum spr_vtype spr_hosts_sum_vtype(const struct spr_plan *plan)
+{
+    if (plan->vtype == SPR_V_CODED)
+        return SPR_V_CODED;
+    return plan->bound_hosts && plan->sum_vtype != SPR_V_CODED ? plan->sum_vtype : SPR_V_FP32;
+}
+
 static bool make(spr_request *rq)
 {
     struct hosts *h = rq->state;
 
     h->vector = !h->s.offsets;
-    if (h->vector) {
+    h->type = spr_hosts_sum_vtype(&rq->plan);
+    if (h->type == SPR_V_CODED)
         h->s.vtype = SPR_V_FP32;
+    if (h->vector)
         spr_codec_sums_first(rq->codec);
-    }
     if (!find_roles(rq) || !spr_sparse_make(rq))
         return false;
-    for (int i = 0; h->vector && i < h->s.sources.size; i++)
+    for (int i = 0; h->type == SPR_V_CODED && i < h->s.sources.size; i++)
         h->s.contributions[i].coding = &h->s.coding;
     if (!h->leads)
         return true;
@@ -345,6 +375,11 @@ static bool make(spr_request *rq)
     h->parts = spr_arena_alloc(&rq->arena, (size_t)h->hosts * sizeof *h->parts);
     if (!h->accumulator || !h->touched || !h->parts)
         return false;
+    if (rq->plan.bound_hosts) {
+        h->s.add_left = add_left;
+        if (!spr_left_make(rq, &h->left, h->s.span))
+            return false;
+    }
     for (int i = 0; i < h->hosts; i++)
         if (!open_part(rq, i))
             return false;
@@ -378,13 +413,13 @@ static spr_status start(spr_request *rq)
     return SPR_OK;
 }
 
-/* How values of lists are coded depends on blocks of as many owners as there are ranks. And a union
- * is bounded by those who own it. */
+/* How the values of each rank's list are coded depends on blocks of as many owners as there are
+ * ranks. And a union is bounded by those who own it. */
 static bool usable(const struct spr_plan *plan, int size)
 {
     (void)size;
     return plan->dtype == SPR_FP32 && !plan->bound_union &&
-           (plan->may_sum_first || plan->vtype != SPR_V_CODED);
+           (plan->may_sum_first || plan->bound_hosts || plan->vtype != SPR_V_CODED);
 }
 
 size_t spr_hosts_share(const spr_comm *comm, const struct spr_plan *plan, size_t count)
@@ -400,7 +435,7 @@ size_t spr_hosts_share(const spr_comm *comm, const struct spr_plan *plan, size_t
         return 0;
     blocks = spr_blocks_choose(count, (uint32_t)(t->hosts * shares));
     for (int i = 0; i < t->hosts; i++)
-        if (i == host ? sums : plan->may_sum_first)
+        if (plan->bound_hosts || (i == host ? sums : plan->may_sum_first))
             n += (size_t)spr_blocks_local(&blocks, (uint32_t)(i * shares + share));
     return n;
 }
@@ -408,7 +443,7 @@ size_t spr_hosts_share(const spr_comm *comm, const struct spr_plan *plan, size_t
 const struct spr_algorithm spr_sparse_hosts = {
     .collective = SPR_C_SPARSE_ALLREDUCE,
     .name = "hosts",
-    .cost = "4 steps, (N-1)/N (U(G) + U) entries per host of N, U(G) of its ranks",
+    .cost = "4 steps, (N-1)/N (U(G) + U) entries per host of N, U(G) of its ranks, or k",
     .usable = usable,
     .start = start,
     .advance = advance,

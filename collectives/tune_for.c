@@ -321,7 +321,8 @@ spr_status spr_codec_tune(spr_comm *comm, spr_codec *codec)
     if (comm->process != spr_process())
         return spr_comm_forked(comm);
     spr_plan_of_codec(&plan, comm, codec);
-    if (comm->size == 1 || plan.count == 0 ||
+    /* With bound_hosts there is one algorithm, and without a codec it would send other sums. */
+    if (comm->size == 1 || plan.count == 0 || plan.bound_hosts ||
         (plan.collective == SPR_C_SPARSE_ALLREDUCE && plan.most_entries == 0))
         return SPR_OK;
     given = plan.collective == SPR_C_SPARSE_ALLREDUCE &&

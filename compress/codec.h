@@ -36,7 +36,9 @@
  * With union=bounded only the largest sums are sent on. An element that all ranks get nothing of
  * comes back to the residuals of those who have sent it, when the step is committed: it is taken by
  * all or by none (Li and Hoefler 2022, "Near-optimal sparse allreduce for distributed deep
- * learning", Ok-Topk).
+ * learning", Ok-Topk). With union=hosts a host of several ranks sends only the largest of their
+ * sums to others; all that each rank has sent is taken, and what is left out enters the residual of
+ * the rank that has summed it, as does what rounding sums loses.
  *
  * Steps are numbered by commits, so that the number is the same on all ranks whatever has failed:
  * an aborted or dropped step leaves its number to the next one, a revoked one takes it back. A step
@@ -47,11 +49,10 @@
  * 2 k + n / 8 bytes and at most 0.5 MB; random: 4 k); none: 8 bytes per element; coded values:
  * n / 16 bytes and at most 0.8 MB. What is sent is kept twice: of the step that was committed last
  * and of the one that runs. Nothing is allocated after spr_codec_create(), but room for what
- * rounded sums have lost, when a step begins in a place where this rank rounds more of them than
- * before: two lists of 8 bytes (dense: 4) per element of these, of which only pages in use take
- * memory; and
- * what the selector needs for slices, when a step begins with more workers than before, or with
- * another ratio and that needs more.
+ * sums have lost, when a step begins in a place where this rank rounds, or may leave out, more of
+ * them than before: two lists of 8 bytes (dense: 4) per element of these, of which only pages in
+ * use take memory; and what the selector needs for slices, when a step begins with more workers
+ * than before, or with another ratio and that needs more.
  */
 #ifndef SPR_COMPRESS_CODEC_H
 #define SPR_COMPRESS_CODEC_H
@@ -83,6 +84,7 @@ struct spr_codec_place {
     struct spr_blocks blocks; /* of spr_codec_vector() elements */
     uint32_t rank;
     bool leaves_rest; /* whoever codes a dense vector writes step.rest */
+    bool sums_first;  /* coded values of lists are summed with others' before they are coded */
     size_t most_lost; /* elements of spr_codec_keep_rest(), where they are more than rank's sums */
     struct spr_workers *workers; /* help while the step begins; the bits are the same. NULL: none */
 };
@@ -126,6 +128,9 @@ enum spr_vtype spr_codec_sum_vtype(const spr_codec *codec);
 struct spr_coding spr_codec_sum_coding(const spr_codec *codec);
 /* Where there are several ranks, are the largest of the sums alone sent on? */
 bool spr_codec_bounds_union(const spr_codec *codec);
+/* ... or, where several ranks share a host, the largest of the host's sums sent to others? Whoever
+ * sums keeps those that are not: spr_codec_keep_rest(). */
+bool spr_codec_bounds_hosts(const spr_codec *codec);
 /* The list of the step that was committed last; valid until the next one begins. False: there is
  * none, or it is known no more. */
 bool spr_codec_last_list(const spr_codec *codec, const uint32_t **index, const float **value,
@@ -149,7 +154,7 @@ bool spr_codec_may_sum_first(const spr_codec *codec);
 /* That is done in the step that runs: nothing of its vector alone is coded, and step.rest is not
  * written. */
 void spr_codec_sums_first(spr_codec *codec);
-/* The residual keeps rest * weight, when the step is committed. Each window once. */
+/* The residual keeps rest * weight, when the step is committed. Each position once. */
 void spr_codec_keep_rest(spr_codec *codec, const struct spr_codec_rest *r, float weight);
 /* Of a step with bound_union, before its commit: an element that is zero in `result`, the whole
  * vector, was not sent on, and what this rank has put into it stays here. Without this all was. */

@@ -295,6 +295,25 @@ static spr_status take_bytes(const struct parser *p, const struct spr_opt *optio
     return SPR_OK;
 }
 
+/* What a host's sums leave out needs a residual, and so does what coding them loses. */
+static spr_status check_union(const struct parser *p)
+{
+    const spr_codec *codec = p->codec;
+
+    if (spr_codec_feedback(codec)->joined != SPR_UNION_HOSTS)
+        return SPR_OK;
+    if (!spr_codec_sends_lists(codec))
+        return fail(p, p->spec, "union=hosts in", codec->selection->name,
+                    "all ranks send the same positions: nothing would be left out");
+    if (spr_codec_feedback(codec)->rule == SPR_FEEDBACK_OFF)
+        return fail(p, p->spec, "union=hosts without feedback in", codec->selection->name,
+                    "what it leaves out would be lost: leave out feedback=off");
+    if (codec->traits & SPR_VALUES_RANDOM)
+        return fail(p, p->spec, "union=hosts beside", codec->coder->name,
+                    "what rounding at random loses is not kept: take rounding=nearest, or fp16");
+    return SPR_OK;
+}
+
 spr_status spr_codec_parse(const char *spec, spr_codec *codec, struct spr_error *error)
 {
     struct parser p = {.spec = spec, .at = spec, .codec = codec, .error = error};
@@ -313,6 +332,9 @@ spr_status spr_codec_parse(const char *spec, spr_codec *codec, struct spr_error 
     codec->vtype = spr_codec_vtype_of(codec->coder);
     codec->traits = codec->coder->traits(codec->coder_options);
     status = take_bytes(&p, options, spr_codec_selection_options(codec->selection, options));
+    if (status != SPR_OK)
+        return status;
+    status = check_union(&p);
     if (status != SPR_OK)
         return status;
     spr_codec_sums_choose(codec);

@@ -3,7 +3,9 @@
  * Sums that are rounded, as the values were or by a coder of their own. Where a rank has summed
  * elements of a step and sends them on as that coder makes them, what it loses goes into the rank's
  * own residual, since nobody else knows of it: sums' = round(sum), residual += sum - sums'. So it
- * does where ranks of one host sum vectors before they are coded (spr_codec_sums_first()). Over
+ * does where ranks of one host sum vectors before they are coded (spr_codec_sums_first()), and with
+ * those of a host's sums that are not sent to others (union=hosts, after the merges of Shi et al.
+ * 2019, "gTop-k", in which what one leaves out of an index that another one keeps is lost). Over
  * all ranks, what was sent and what stays is what went in (after Tang et al. 2019, "DoubleSqueeze",
  * whose server has a residual of its own for this).
  *
@@ -76,6 +78,11 @@ struct spr_coding spr_codec_sum_coding(const spr_codec *codec)
 bool spr_codec_bounds_union(const spr_codec *codec)
 {
     return spr_codec_sends_lists(codec) && spr_codec_feedback(codec)->joined == SPR_UNION_BOUNDED;
+}
+
+bool spr_codec_bounds_hosts(const spr_codec *codec)
+{
+    return spr_codec_sends_lists(codec) && spr_codec_feedback(codec)->joined == SPR_UNION_HOSTS;
 }
 
 void spr_codec_sums_take_back(spr_codec *codec, const float *result)

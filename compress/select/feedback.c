@@ -10,7 +10,7 @@
 
 static const char *const rules[] = {"on", "decay", "momentum", "nesterov", "off", NULL};
 static const char *const sums[] = {"rounded", "exact", "fp16", "bf16", "int8", "int4", NULL};
-static const char *const unions[] = {"all", "bounded", NULL};
+static const char *const unions[] = {"all", "bounded", "hosts", NULL};
 
 const struct spr_opt spr_feedback_table[SPR_FEEDBACK_OPTIONS] = {
     {
@@ -77,8 +77,10 @@ const struct spr_opt spr_feedback_table[SPR_FEEDBACK_OPTIONS] = {
     {
         .name = "union",
         .default_value = "all",
-        .doc = "sums that are sent on: all, or the largest, as many as a rank has sent on average; "
-               "all others stay where they came from",
+        .doc = "sums that are sent on: all; bounded = the largest, as many as a rank has sent on "
+               "average, and the others stay where they came from; hosts = of the sums of a host, "
+               "which are sent to others, the largest, as many as one of its ranks has on average, "
+               "and the others stay where they were summed",
         .type = SPR_OPT_ENUM,
         .offset = offsetof(struct spr_feedback_options, joined),
         .choices = unions,

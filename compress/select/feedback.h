@@ -56,7 +56,7 @@ enum spr_feedback_sums {
     SPR_SUMS_INT8,
     SPR_SUMS_INT4,
 };
-enum spr_feedback_union { SPR_UNION_ALL, SPR_UNION_BOUNDED };
+enum spr_feedback_union { SPR_UNION_ALL, SPR_UNION_BOUNDED, SPR_UNION_HOSTS };
 
 /* What a user can choose. */
 struct spr_feedback_options {

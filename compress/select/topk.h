@@ -64,9 +64,17 @@ size_t spr_topk_scratch(size_t n, size_t k);
 void spr_topk_select(const float *x, size_t n, size_t k, struct spr_topk_hint *hint,
                      uint32_t *index, float *value, void *scratch);
 
+/* Entries of a list, in its order. */
+struct spr_topk_entries {
+    uint16_t *pos;
+    float *value;
+    size_t count;
+};
 /* Keep the k >= 1 largest of the n entries of a list, in their order; ties by what comes first.
- * Returns how many are left. scratch: so many u32. */
+ * Returns how many those are; the others go to the end of `rest`, which has room, unless it is
+ * NULL. scratch: so many u32. */
 size_t spr_topk_keep_scratch(size_t n);
-size_t spr_topk_keep(uint16_t *pos, float *value, size_t n, size_t k, uint32_t *scratch);
+size_t spr_topk_keep(uint16_t *pos, float *value, size_t n, size_t k, struct spr_topk_entries *rest,
+                     uint32_t *scratch);
 
 #endif

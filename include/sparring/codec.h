@@ -102,7 +102,9 @@ spr_status spr_codec_set_learning_rate(spr_codec *codec, double rate);
  * rank gets and sums all of them are rounded once. Sums stay fp32 with sums=exact, without
  * feedback, with "random", and where values are rounded at random and sums= names nothing else.
  * union=bounded: an owner sends on only the largest sums, as many as a rank has sent on average,
- * and what was put into the others comes back (Li and Hoefler 2022, Ok-Topk).
+ * and what was put into the others comes back (Li and Hoefler 2022, Ok-Topk). union=hosts: a host
+ * of several ranks sends on only the largest of their sums, as many as one of them has on average,
+ * and the rest stays in the residual of the rank that has summed it.
  *
  * When the request fails, what was to be sent goes back into the residual, exact to the bit,
  * and the gradient is absorbed there (the buffer's contents are then undefined): a retry of the

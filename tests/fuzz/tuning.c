@@ -77,6 +77,7 @@ void fuzz_seeds(void)
         {"sparse", 1, "sparse_allreduce:8/8:25557032x4:255571=direct@0.0419"},
         {"bounded", 1, "sparse_allreduce:8/8:4000x4:40:bf16/coded:bounded=union@3"},
         {"coded", 1, "sparse_allreduce:8/4:25557032x4:coded8/coded4=hosts@0.4"},
+        {"bounded_hosts", 1, "sparse_allreduce:8/4:4000x4:40:fp16/fp16:hosts=hosts@3"},
         {"bounded_plain", 1, "sparse_allreduce:8/8:4000x4:40:bounded=hosts@1e-05"},
         {"long", 1,
          "sparse_allreduce:2147483647/2147483647:18446744073709551615x8:18446744073709551615:"

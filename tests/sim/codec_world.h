@@ -262,7 +262,7 @@ static inline void follow(int ranks, spr_codec *const *twins)
 }
 
 /* Some steps: the result of each, bit by bit, and that nothing is lost. make_sum: what the step of
- * the twins, which begins there, is to come to. */
+ * the twins, which begins there, is to come to; NULL: it does not know, and never does there. */
 static inline void expect_steps(const char *spec, int ranks, spr_op op,
                                 const float *(*make_sum)(const struct world *w,
                                                          spr_codec *const *twins, spr_op op))
@@ -279,7 +279,7 @@ static inline void expect_steps(const char *spec, int ranks, spr_op op,
         draw_on(&w);
         sum = make_sum(&w, twins, op);
         step(&w, op, NULL);
-        for (size_t i = 0; i < N; i++)
+        for (size_t i = 0; sum && i < N; i++)
             if (!(buffer[0][i] >= sum[i] && buffer[0][i] <= sum[i]))
                 fail_msg("%s, %d ranks on %d hosts, step %llu, element %zu: %.9g, not %.9g "
                          "(SPARRING_SEED=%llu)",
@@ -289,7 +289,8 @@ static inline void expect_steps(const char *spec, int ranks, spr_op op,
             buffer[0][i] *= (float)ranks;
         if (codec[0]->selection->steps->conserves(codec[0]))
             expect_conserved(&w, 0, k);
-        follow(ranks, twins);
+        if (sum)
+            follow(ranks, twins);
     }
     for (int r = 0; r < ranks; r++)
         spr_codec_destroy(twins[r]);

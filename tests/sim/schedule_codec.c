@@ -182,7 +182,8 @@ static bool same_residual(const struct schedule_play *play, int r, int broken, c
 static bool by_residual(const spr_codec *codec)
 {
     return spr_codec_sum_vtype(codec) != SPR_V_FP32 || spr_codec_bounds_union(codec) ||
-           spr_codec_may_sum_first(codec) || codec->selection->steps == &spr_codec_low_rank;
+           spr_codec_bounds_hosts(codec) || spr_codec_may_sum_first(codec) ||
+           codec->selection->steps == &spr_codec_low_rank;
 }
 
 /* What there was before the step: also what sums have lost, and what was taken back, which a codec

@@ -76,6 +76,29 @@ static int draw_zstd(const struct schedule *s)
     return spr_rng_below(&rng, 3) == 0;
 }
 
+static bool shares_hosts(const struct schedule *s)
+{
+    for (int r = 1; r < s->ranks; r++)
+        for (int q = 0; q < r; q++)
+            if (s->host[q] == s->host[r])
+                return true;
+    return false;
+}
+
+/* Where ranks share hosts, a codec that bounds their sums, a third of the time: likewise. */
+static const char *draw_bounding(const struct schedule *s)
+{
+    static const char *const codecs[] = {"topk:ratio=20%,union=hosts",
+                                         "block:ratio=30%,union=hosts+fp16",
+                                         "dgc:ratio=30%,momentum=0.5,union=hosts,sums=int8",
+                                         "topk:ratio=20%,union=hosts+int8:group=64"};
+    struct spr_rng rng = {~s->seed, 0x626f756e64ull};
+
+    if (!shares_hosts(s) || spr_rng_below(&rng, 3))
+        return s->codec;
+    return codecs[spr_rng_below(&rng, SPR_ARRAY_LEN(codecs))];
+}
+
 /* The same of what is urgent. */
 static size_t draw_priority_bytes(const struct schedule *s)
 {
@@ -297,7 +320,6 @@ static void draw_job(struct schedule *s)
     s->eager_window = one_in(s, 2) ? (s->eager_bytes + SPR_FRAME_BYTES) * 5 / 2 : 262144;
     s->timeout_s = 2;
     s->codec = PICK(s, codecs);
-    s->low_rank = !strncmp(s->codec, "powersgd", 8);
     s->codec_elements = 1 + draw_count(s);
     s->leave = one_in(s, 3);
     for (int r = 0; r < s->ranks; r++) {
@@ -351,6 +373,8 @@ void schedule_draw(struct schedule *s, uint64_t seed)
     s->rng = (struct spr_rng){seed, 0};
     draw_job(s);
     draw_hosts(s);
+    s->codec = draw_bounding(s);
+    s->low_rank = !strncmp(s->codec, "powersgd", 8);
     s->model = draw_model(s);
     s->indices = draw_indices(s);
     s->zstd = draw_zstd(s);

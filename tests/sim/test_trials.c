@@ -41,6 +41,8 @@ static void trials_may_be_read_again(void **state)
         "sparse_allreduce:8/8:4000x4:40:bounded=hosts@1e-05",
         "sparse_allreduce:8/8:4000x4:40:bf16/coded:bounded=union@3",
         "sparse_allreduce:8/4:25557032x4:coded8/coded4=hosts@0.4",
+        "sparse_allreduce:8/4:4000x4:40:hosts=hosts@1e-05",
+        "sparse_allreduce:8/4:4000x4:40:fp16/fp16:hosts=hosts@3",
     };
 
     (void)state;

@@ -271,15 +271,17 @@ static void a_list_keeps_its_largest(void **state)
     for (int kind = 0; kind < DATA_KINDS; kind++)
         for (int round = 0; round < 20; round++) {
             float value[MOST], before[MOST];
-            uint16_t pos[MOST];
+            uint16_t pos[MOST], rest_pos[MOST];
+            float rest_value[MOST];
+            struct spr_topk_entries rest = {rest_pos, rest_value, 0};
             size_t n = (size_t)spr_rng_below(&rng, MOST + 1), k = 1 + spr_rng_below(&rng, MOST);
-            size_t kept, m = 0;
+            size_t kept, m = 0, left = 0;
 
             data_fill((enum data)kind, value, n, &rng);
             memcpy(before, value, n * sizeof(*value));
             for (size_t i = 0; i < n; i++)
                 pos[i] = (uint16_t)(3 * i);
-            kept = spr_topk_keep(pos, value, n, k, scratch);
+            kept = spr_topk_keep(pos, value, n, k, round % 2 ? &rest : NULL, scratch);
             assert_int_equal(kept, n < k ? n : k);
             for (size_t i = 0; i < n; i++) {
                 size_t larger = 0;
@@ -287,12 +289,17 @@ static void a_list_keeps_its_largest(void **state)
                 for (size_t j = 0; j < n; j++)
                     larger += spr_key(before[j]) > spr_key(before[i]) ||
                               (j < i && spr_key(before[j]) == spr_key(before[i]));
+                if (larger >= k && round % 2) {
+                    assert_true(left < rest.count && rest_pos[left] == 3 * i);
+                    assert_memory_equal(&rest_value[left++], &before[i], sizeof(float));
+                }
                 if (larger >= k)
                     continue;
                 assert_true(m < kept && pos[m] == 3 * i);
                 assert_memory_equal(&value[m++], &before[i], sizeof(float));
             }
             assert_int_equal(m, kept);
+            assert_int_equal(left, rest.count);
         }
 }
 
