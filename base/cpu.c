@@ -34,6 +34,17 @@ static bool emulated(void)
     return memcmp(name, "TCGTCGTCGTCG", sizeof name) == 0;
 }
 
+#define ZEN_5 0x1a /* the family, of AMD's */
+
+static unsigned family(void)
+{
+    unsigned eax, ebx, ecx, edx;
+
+    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx))
+        return 0;
+    return (eax >> 8 & 0xf) + (eax >> 20 & 0xff); /* the second one counts from 15 on */
+}
+
 static uint32_t detect(void)
 {
     unsigned eax, ebx, ecx = 0, edx;
@@ -55,6 +66,8 @@ static uint32_t detect(void)
         __builtin_cpu_supports("avx512vl"))
         f |= SPR_CPU_AVX512;
     if (__builtin_cpu_is("intel"))
+        f |= SPR_CPU_FETCH | SPR_CPU_FETCH_TWO;
+    else if (__builtin_cpu_is("amd") && family() >= ZEN_5)
         f |= SPR_CPU_FETCH;
     if (emulated())
         f |= SPR_CPU_EMULATED;

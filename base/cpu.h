@@ -13,9 +13,10 @@ enum spr_cpu_feature {
     SPR_CPU_AVX2 = 4,   /* with F16C, BMI2 and FMA present */
     SPR_CPU_AVX512 = 8, /* F, BW, DQ and VL, with AVX2 */
     SPR_CPU_NEON = 16,
-    SPR_CPU_CRC32 = 32,    /* arm64 CRC instructions */
-    SPR_CPU_EMULATED = 64, /* an x86 by QEMU: CRCs go bit by bit, vectors by 64 bits */
-    SPR_CPU_FETCH = 128    /* what is read in order comes sooner if asked for (Intel) */
+    SPR_CPU_CRC32 = 32,     /* arm64 CRC instructions */
+    SPR_CPU_EMULATED = 64,  /* an x86 by QEMU: CRCs go bit by bit, vectors by 64 bits */
+    SPR_CPU_FETCH = 128,    /* what is read in order comes sooner if asked for (Intel, Zen 5) */
+    SPR_CPU_FETCH_TWO = 256 /* ... also to add up what is read beside it (Intel) */
 };
 
 /* Bits of enum spr_cpu_feature, masked by SPARRING_SIMD=scalar|avx2|avx512|neon|auto. Cached. */

@@ -156,7 +156,7 @@ void spr_avx2_random8(const float *x, size_t n, struct spr_quantiser q, struct s
 INLINE void decode8(const int8_t *code, size_t n, float scale, enum spr_decode how, float *out)
 {
     const __m256 factor = _mm256_set1_ps(scale);
-    const size_t ahead = spr_ahead_in_order();
+    const size_t ahead = spr_ahead_of_two();
     size_t i = 0;
 
     for (; i + 32 <= n; i += 32) {

@@ -255,7 +255,7 @@ static void bf16_encode(const float *x, size_t n, uint16_t *out)
 
 INLINE void half_decode(bool brain, const uint16_t *in, size_t n, enum spr_decode how, float *out)
 {
-    const size_t ahead = spr_ahead_in_order();
+    const size_t ahead = spr_ahead_of_two();
     size_t i = 0;
 
     for (; i + 16 <= n; i += 16) {
