@@ -135,6 +135,10 @@ void spr_sparse_cleanup(spr_request *rq)
     }
 }
 
+_Static_assert(SPR_CHUNK_HEADER_BYTES + SPR_WINDOW / 8 + SPR_CHUNK_IMAGE_BYTES + 4 <=
+                   SPR_FRAME_MAX_PAYLOAD,
+               "a window fits a message, however its values are coded");
+
 /* The longest image of n values or sums; 0: none are coded. */
 static size_t image_bytes(const spr_request *rq, size_t n)
 {

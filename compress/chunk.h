@@ -59,6 +59,9 @@ size_t spr_vtype_bytes(enum spr_vtype v); /* 0: coded */
  * bitmap_words: sum over windows ceil(len/64). */
 size_t spr_chunk_bytes(enum spr_chunk_format f, enum spr_vtype v, size_t windows, size_t positions,
                        size_t bitmap_words, size_t count);
+/* Coded values of a window have at most so many, that a chunk of it, with a bitmap, fits a frame
+ * (transport/frame.h). */
+#define SPR_CHUNK_IMAGE_BYTES (((size_t)264 << 10) - 64)
 /* Upper bound for a chunk of `windows` windows: the cheapest format never takes more. */
 size_t spr_chunk_bound(enum spr_vtype v, size_t windows);
 

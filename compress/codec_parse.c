@@ -171,6 +171,9 @@ static spr_status parse_coder(struct parser *p, const char *start, const struct 
     spr_status status =
         parse_options(p, c->name, c->options, c->option_count, p->codec->coder_options);
     const char *why = status == SPR_OK && c->refuse ? c->refuse(p->codec->coder_options) : NULL;
+    if (status == SPR_OK && !why &&
+        c->bound(p->codec->coder_options, SPR_WINDOW) > SPR_CHUNK_IMAGE_BYTES)
+        why = "65536 values in so small groups may not fit a message: take larger groups";
     return why ? fail(p, start, "impossible options of", c->name, why) : status;
 }
 

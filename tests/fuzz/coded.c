@@ -19,8 +19,8 @@
 static const char *const coders[] = {
     "int8:group=64",           "int4",     "sign:group=100",
     "sign:means=two",          "terngrad", "qsgd:levels=5,coding=elias",
-    "qsgd:coding=sparse",      "natural",  "bounded:group=32",
-    "bounded:group=32,bits=6",
+    "qsgd:coding=sparse",      "natural",  "bounded:group=96",
+    "bounded:group=96,bits=6",
 };
 static const uint32_t sizes[] = {1, 17, 64, 200, 1000, 5000, 65537, MOST_POSITIONS};
 

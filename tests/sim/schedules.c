@@ -285,7 +285,7 @@ static void draw_job(struct schedule *s)
         "topk:ratio=30%,union=bounded",
         "block:ratio=20%,union=bounded+fp16",
         "topk:ratio=10%,union=bounded+int8:group=64",
-        "bounded:bits=5,group=64",
+        "bounded:bits=5,group=96",
         "int8",
         "sign:group=32",
         "random:ratio=20%",

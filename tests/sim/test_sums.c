@@ -20,7 +20,7 @@ static const char *const rounding_specs[] = {
     "adaptive:ratio=5%+int8",
     "int8",
     "int4:group=100",
-    "bounded:bits=6,group=64",
+    "bounded:bits=6,group=96",
     "sign",
     "topk:ratio=5%,union=bounded+fp16",
     "topk:ratio=20%,union=bounded+int8:group=64",

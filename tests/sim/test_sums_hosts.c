@@ -12,7 +12,7 @@ static const char by_hosts[] = "hosts", *algorithm = by_hosts;
 static const char *const specs[] = {
     "int8",
     "int4:group=100",
-    "bounded:bits=6,group=64",
+    "bounded:bits=6,group=96",
     "sign",
     "none:sums=exact+int8",
     "none:sums=int8+sign",

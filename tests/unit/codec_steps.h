@@ -64,7 +64,7 @@ static const char *const coded_specs[] = {
     "block:ratio=2%+int4",
     "int8",
     "int4:group=64",
-    "bounded:error=0,bits=4,group=64",
+    "bounded:error=0,bits=4,group=96",
     "sign",
 };
 

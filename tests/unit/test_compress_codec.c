@@ -118,6 +118,8 @@ static void a_bad_string_names_the_position_and_what_is_allowed(void **state)
         {"powersgd+int8", "character 10:", "without a value coder"},
         {"bounded:bits=8,group=8", "character 1:", "bits must be 0 or above 64 / group"},
         {"topk+bounded:bits=0.06", "character 6:", "bits must be 0 or above 64 / group"},
+        {"bounded:group=64", "character 1:", "may not fit a message"},
+        {"topk+bounded:group=32,bits=6", "character 6:", "take larger groups"},
         {"adaptive:clip=1", "character 10:", "adaptive has ratio, calm, error, every, feedback"},
         {"adaptive:every=0", "character 16:", "out of range"},
         {"topk: ratio=1%", "character 6:", "topk has ratio, count, feedback, decay"},
