@@ -16,7 +16,7 @@ enum spr_cpu_feature {
     SPR_CPU_CRC32 = 32,     /* arm64 CRC instructions */
     SPR_CPU_EMULATED = 64,  /* an x86 by QEMU: CRCs go bit by bit, vectors by 64 bits */
     SPR_CPU_FETCH = 128,    /* what is read in order comes sooner if asked for (Intel, Zen 5) */
-    SPR_CPU_FETCH_TWO = 256 /* ... also to add up what is read beside it (Intel) */
+    SPR_CPU_FETCH_TWO = 256 /* ... also beside another such stream (Intel) */
 };
 
 /* Bits of enum spr_cpu_feature, masked by SPARRING_SIMD=scalar|avx2|avx512|neon|auto. Cached. */

@@ -466,12 +466,10 @@ struct spr_estimate spr_estimate_of(const struct spr_comm *comm, const struct sp
                              .u = (double)plan->last_union,
                              .value = value_bytes(plan->vtype, &plan->coding),
                              .sum = value_bytes(plan->sum_vtype, &plan->sum_coding),
+                             .host_sum = value_bytes(spr_hosts_sum_vtype(plan), &plan->coding),
                              .bound_hosts = plan->bound_hosts};
-    enum spr_vtype host = spr_hosts_sum_vtype(plan);
 
-    e.host_sum = value_bytes(host, &plan->coding);
-    e.host_value = host == SPR_V_CODED ? 4 : e.value;
-
+    e.host_value = plan->vtype == SPR_V_CODED ? sizeof(float) : e.value;
     /* No fmax(): on its maximum over a loop gcc 12 for 64-bit ARM has an internal error. */
     for (int h = 0; t->hosts > 1 && h < t->hosts; h++)
         if (spr_topology_local_ranks(t, h) > e.local)
@@ -493,12 +491,9 @@ struct spr_estimate spr_estimate_even(const struct spr_model *model, double rank
                              .local = local,
                              .n = n,
                              .bytes = n * sizeof(float),
-                             .k = k,
-                             .value = sizeof(float),
-                             .sum = sizeof(float),
-                             .host_sum = sizeof(float),
-                             .host_value = sizeof(float)};
+                             .k = k};
 
+    e.value = e.sum = e.host_sum = e.host_value = sizeof(float);
     if (k > 0)
         estimate_lists(&e);
     return e;

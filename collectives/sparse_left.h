@@ -12,9 +12,8 @@
 
 struct spr_left {
     uint32_t *largest; /* scratch to select among sums; NULL: all are sent */
-    struct spr_topk_entries
-        other;                   /* [span] of the window that was summed last, for another owner */
-    struct spr_topk_entries own; /* [span] of window `merged` of the own part */
+    /* [span] Of the window that was summed last for another owner; of `merged`, for this one. */
+    struct spr_topk_entries other, own;
 };
 
 /* Room for windows of `span` positions. False: no memory. */

@@ -5,7 +5,7 @@
  * own residual, since nobody else knows of it: sums' = round(sum), residual += sum - sums'. So it
  * does where ranks of one host sum vectors before they are coded (spr_codec_sums_first()), and with
  * those of a host's sums that are not sent to others (union=hosts, after the merges of Shi et al.
- * 2019, "gTop-k", in which what one leaves out of an index that another one keeps is lost). Over
+ * 2019, "gTop-k", which lose what one of them leaves out of an index that another one keeps). Over
  * all ranks, what was sent and what stays is what went in (after Tang et al. 2019, "DoubleSqueeze",
  * whose server has a residual of its own for this).
  *

@@ -98,6 +98,7 @@ struct look {
     const float *gradient, *accumulated;
     const uint32_t *index; /* of a list */
     bool feedback, stays;  /* there is a residual, and what is sent is in it for now */
+    const float *whole; /* of a list that is coded later: its values; NULL: what is left is kept */
     struct spr_quality_parameter *at;
 };
 
@@ -127,8 +128,8 @@ static void take_entries(void *context, size_t first, size_t end, const float *s
         size_t e = look->index[i];
         float g = look->gradient[e], kept = look->accumulated[e], s = sent[i - first];
 
-        /* With feedback the rest is there already, or all of it is. */
-        float a = look->stays ? kept : look->feedback ? kept + s : g;
+        /* With feedback the rest is there already, or all of it is; or nothing was coded yet. */
+        float a = look->whole ? look->whole[i] : look->stays ? kept : look->feedback ? kept + s : g;
         add_sent(&parameter_of(look, e)->sums, g, kept, a, s);
     }
 }
@@ -174,6 +175,7 @@ static size_t look_at_list(struct look *look, const struct spr_codec_step *step)
     }
     if (!step->dense)
         take_positions(look, step->count);
+    look->whole = codec->sent_as[codec->slot].place.sums_first ? step->value : NULL;
     if (codec->vtype == SPR_V_CODED)
         return spr_codec_each_sent(codec, codec->slot, step->dense ? NULL : step->index,
                                    step->value, step->count, take_entries, look);

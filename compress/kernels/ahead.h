@@ -5,7 +5,7 @@
  * Whether it helps depends on who made the CPU. Zen 3 and Zen 4 fetch ahead by themselves what is
  * read in order, and earlier where no prefetch is in their way. An Emerald Rapids does not keep up
  * with work on what it reads: int8 takes 1.8 to 2.0 times as long as reading alone, 1.2 to 1.4
- * times if it asks. A Zen 5 that asks takes 5 to 18 % less time for int8 and 12 to 16 % less for
+ * times if it asks. A Zen 5 that asks takes 5 to 16 % less time for int8 and 10 to 15 % less for
  * signs, but 10 % more to add up decoded int8 and bf16.
  */
 #ifndef SPR_COMPRESS_KERNELS_AHEAD_H
@@ -27,7 +27,7 @@ static inline size_t spr_ahead_in_order(void)
     return spr_cpu_features() & SPR_CPU_FETCH ? SPR_AHEAD_BYTES : 0;
 }
 
-/* The same to add up, or to set, what is decoded from as long a stream. */
+/* The same where what is decoded, from bytes or halves, is added up or set. */
 static inline size_t spr_ahead_of_two(void)
 {
     return spr_cpu_features() & SPR_CPU_FETCH_TWO ? SPR_AHEAD_BYTES : 0;

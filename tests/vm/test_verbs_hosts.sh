@@ -87,6 +87,8 @@ check "every sparse algorithm, two ranks on each host" 'verbs to 2 ranks' ' dire
     ' allgather ' ' doubling ' ' ring ' ' relay ' ' union ' ' blocks ' ' server ' ' dense ' "$right"
 output=$(job compressed_allreduce --elements 256K --codec topk:ratio=1%+fp16 --buckets 8 -n 1 -w 0)
 check "eight buckets at once, two ranks on each host" 'verbs to 2 ranks' '8 buckets: .* one at a time' "$right"
+output=$(job compressed_allreduce --elements 256K --codec topk:ratio=1%,union=hosts+fp16 --algo hosts -n 2 -w 0)
+check "the largest sums of each host, two ranks on each" 'verbs to 2 ranks' ' hosts ' "$right"
 job_ranks=1
 counters=/sys/class/infiniband/rxe0/ports/1/hw_counters
 output=$(on_both cat $counters/send_rnr_err $counters/retry_exceeded_err | tr '\n' ' ')
