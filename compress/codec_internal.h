@@ -224,6 +224,12 @@ static inline bool spr_codec_has_velocity(const spr_codec *codec)
     return spr_feedback_has_velocity((enum spr_feedback_rule)spr_codec_feedback(codec)->rule);
 }
 
+/* Are the values of this step's list coded by whoever sums them, not by this rank? */
+static inline bool spr_codec_codes_later(const spr_codec *codec, int slot)
+{
+    return codec->vtype == SPR_V_CODED && codec->sent_as[slot].place.sums_first;
+}
+
 static inline bool spr_codec_is_lossless(const spr_codec *codec)
 {
     return codec->traits & SPR_VALUES_LOSSLESS;

@@ -124,7 +124,7 @@ void spr_codec_quantise(const spr_codec *codec, int slot, const uint32_t *index,
 {
     struct settlement settlement = {how, exact, out};
 
-    if (codec->vtype == SPR_V_CODED && codec->sent_as[slot].place.sums_first)
+    if (spr_codec_codes_later(codec, slot))
         settle(&settlement, 0, n, exact);
     else
         (void)spr_codec_each_sent(codec, slot, index, exact, n, settle, &settlement);

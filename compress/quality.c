@@ -175,7 +175,7 @@ static size_t look_at_list(struct look *look, const struct spr_codec_step *step)
     }
     if (!step->dense)
         take_positions(look, step->count);
-    look->whole = codec->sent_as[codec->slot].place.sums_first ? step->value : NULL;
+    look->whole = spr_codec_codes_later(codec, codec->slot) ? step->value : NULL;
     if (codec->vtype == SPR_V_CODED)
         return spr_codec_each_sent(codec, codec->slot, step->dense ? NULL : step->index,
                                    step->value, step->count, take_entries, look);
