@@ -27,6 +27,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/dispute.c \
 	collectives/dispute.h \
 	collectives/doubling.c \
+	collectives/estimate.c \
 	collectives/exchange.c \
 	collectives/exchange.h \
 	collectives/failure.c \
