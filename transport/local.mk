@@ -103,6 +103,8 @@ transport_libspr_transport_la_SOURCES += \
 	transport/tcp/handshake.c \
 	transport/tcp/interface.c \
 	transport/tcp/interface.h \
+	transport/tcp/rate.c \
+	transport/tcp/rate.h \
 	transport/tcp/socket.c \
 	transport/tcp/tcp.c \
 	transport/tcp/tcp.h
@@ -129,9 +131,11 @@ transport_libspr_transport_la_SOURCES += \
 	transport/verbs/gids.c \
 	transport/verbs/gids.h \
 	transport/verbs/memory.c \
-	transport/verbs/region.c \
 	transport/verbs/queue.c \
+	transport/verbs/rate.c \
+	transport/verbs/rate.h \
 	transport/verbs/receive.c \
+	transport/verbs/region.c \
 	transport/verbs/send.c \
 	transport/verbs/survey.h \
 	transport/verbs/verbs.c \

@@ -2,43 +2,22 @@
  *
  * The network as the library sees it: it is asked, not imitated.
  */
-#include <linux/ethtool.h>
-#include <linux/sockios.h>
-#include <net/if.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "tools/info/report.h"
+#include "transport/tcp/rate.h"
 #include "transport/tcp/tcp.h"
 
-/* By a socket: /sys may show the interfaces of another network namespace. */
 static void ask_interface(struct info_interface *i)
 {
-    struct ethtool_drvinfo driver = {.cmd = ETHTOOL_GDRVINFO};
-    struct ethtool_cmd link = {.cmd = ETHTOOL_GSET};
-    struct ifreq r = {0};
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    uint32_t speed;
+    struct spr_tcp_link_facts facts;
 
-    i->mtu_bytes = i->speed_mbit = INFO_NONE;
-    if (fd < 0)
-        return;
-    snprintf(r.ifr_name, sizeof r.ifr_name, "%s", i->at.name);
-    if (ioctl(fd, SIOCGIFMTU, &r) == 0)
-        i->mtu_bytes = (uint64_t)r.ifr_mtu;
-    r.ifr_data = (void *)&link;
-    if (ioctl(fd, SIOCETHTOOL, &r) == 0) {
-        /* Not ethtool_cmd_speed(), which shifts "unknown" out of an int. */
-        speed = (uint32_t)link.speed_hi << 16 | link.speed;
-        if (speed && speed != (uint32_t)SPEED_UNKNOWN)
-            i->speed_mbit = speed;
-    }
-    r.ifr_data = (void *)&driver;
-    if (ioctl(fd, SIOCETHTOOL, &r) == 0)
-        snprintf(i->driver, sizeof i->driver, "%.31s", driver.driver);
-    close(fd);
+    spr_tcp_link_facts(i->at.name, &facts);
+    i->mtu_bytes = facts.mtu_bytes ? facts.mtu_bytes : INFO_NONE;
+    i->speed_mbit = facts.mbit ? facts.mbit : INFO_NONE;
+    memcpy(i->driver, facts.driver, sizeof i->driver);
 }
 
 static void take_interface(void *ctx, const struct spr_tcp_interface *at, bool up, bool chosen)

@@ -18,23 +18,8 @@
 #include "base/mem.h"
 #include "tools/info/rdma_memory.h"
 #include "transport/verbs/gids.h"
+#include "transport/verbs/rate.h"
 #include "transport/verbs/survey.h"
-
-static double gbit(uint8_t speed, uint8_t width)
-{
-    static const double lane[] = {2.5, 5, 10, 10, 14.0625, 25.78125, 53.125, 106.25};
-    static const int lanes[] = {1, 4, 8, 12, 2};
-    double each = 0;
-    int count = 0;
-
-    for (size_t i = 0; i < SPR_ARRAY_LEN(lane); i++)
-        if (speed == 1u << i)
-            each = lane[i];
-    for (size_t i = 0; i < SPR_ARRAY_LEN(lanes); i++)
-        if (width == 1u << i)
-            count = lanes[i];
-    return each * count;
-}
 
 static unsigned mtu_bytes(enum ibv_mtu mtu) { return mtu > 0 && mtu < 6 ? 128u << mtu : 0; }
 
@@ -92,7 +77,7 @@ static void take_port(struct rdma_device *d, struct ibv_context *context, uint8_
     p->max_mtu_bytes = mtu_bytes(a.max_mtu);
     p->lid = a.lid;
     p->pkeys = a.pkey_tbl_len;
-    p->speed_gbit = gbit(a.active_speed, a.active_width);
+    p->speed_gbit = spr_verbs_gbit(&a);
     p->max_message_bytes = a.max_msg_sz;
     count = spr_verbs_gids(context, &all);
     for (size_t i = 0; i < count; i++)
