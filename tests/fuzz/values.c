@@ -56,10 +56,13 @@ static void run_rate(const char *text)
     struct emulated_links links = {0};
     const char *wanted = parse_rates(text, &links);
 
-    FUZZ_CHECK(wanted ? links.count == 0 && *wanted
-                      : links.count >= 1 && links.count <= EMULATED_LINKS);
-    for (int i = 0; i < links.count; i++)
-        FUZZ_CHECK(links.rate_bits_s[i] >= 8000 && links.rate_bits_s[i] <= 1000000000000u);
+    FUZZ_CHECK(wanted ? links.count == 0 && links.hosts == 0 && *wanted
+                      : links.count >= 1 && links.count <= EMULATED_LINKS && links.hosts >= 1 &&
+                            links.hosts <= EMULATED_RATES);
+    for (int i = 0; i < links.count * links.hosts; i++) {
+        uint64_t bits_s = links.rate_bits_s[i / links.count][i % links.count];
+        FUZZ_CHECK(bits_s >= 8000 && bits_s <= 1000000000000u);
+    }
 }
 
 static void run_seconds(const char *text)

@@ -32,7 +32,7 @@ static struct emulated_network network;
 
 bool network_build(int hosts)
 {
-    const struct emulated_links links = {1, {NETWORK_RATE}};
+    const struct emulated_links links = {1, 1, {{NETWORK_RATE}}};
     bool built = emulated_network_build(&network, hosts, &links, NULL) == 0;
 
     say_flush();

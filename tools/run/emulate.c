@@ -32,6 +32,11 @@ void emulated_address(int host, char address[EMULATED_ADDRESS_BYTES])
     snprintf(address, EMULATED_ADDRESS_BYTES, "10.77.%u.%u", high_part(host), low_part(host));
 }
 
+uint64_t emulated_rate(const struct emulated_links *links, int host, int link)
+{
+    return links->rate_bits_s[host < links->hosts ? host : links->hosts - 1][link];
+}
+
 bool emulated_host_enter(const struct emulated_host *host)
 {
     return setns(host->name_fd, CLONE_NEWUTS) == 0 && setns(host->network_fd, CLONE_NEWNET) == 0;
@@ -134,7 +139,8 @@ static const char *port_name(int host, int link, char name[16])
 }
 
 /* A bridge, and a cable from it into each host. */
-static bool build_switch(const struct emulated_network *network, int link, uint64_t rate_bits_s)
+static bool build_switch(const struct emulated_network *network, const struct emulated_links *links,
+                         int link)
 {
     char bridge[16], port[16];
     struct script script;
@@ -156,7 +162,7 @@ static bool build_switch(const struct emulated_network *network, int link, uint6
         return false;
     for (int i = 0; i < network->count; i++)
         fprintf(script.stream, "qdisc add dev %s " SHAPER, port_name(i, link, port),
-                (unsigned long long)rate_bits_s);
+                (unsigned long long)emulated_rate(links, i, link));
     return script_run(&script, "tc", false, network);
 }
 
@@ -166,7 +172,7 @@ static bool build_switches(const struct emulated_network *network,
     /* No address of its own, so no router solicitations into the shaped links. */
     write_sysctl("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
     for (int i = 0; i < links->count; i++)
-        if (!build_switch(network, i, links->rate_bits_s[i]))
+        if (!build_switch(network, links, i))
             return false;
     return true;
 }
@@ -251,7 +257,7 @@ static bool build_host(const struct emulated_network *network, int host,
         return false;
     for (int i = 0; i < links->count; i++)
         fprintf(script.stream, "qdisc add dev eth%d " SHAPER, i,
-                (unsigned long long)links->rate_bits_s[i]);
+                (unsigned long long)emulated_rate(links, host, i));
     return script_run(&script, "tc", false, network);
 }
 

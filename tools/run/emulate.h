@@ -30,13 +30,21 @@ struct emulated_network {
     int count;
 };
 
-enum { EMULATED_ROOT_PORT = 7077, EMULATED_ADDRESS_BYTES = 16, EMULATED_LINKS = 4 };
-
-/* What each host has; count 0: there is no emulated network. */
-struct emulated_links {
-    int count;
-    uint64_t rate_bits_s[EMULATED_LINKS];
+enum {
+    EMULATED_ROOT_PORT = 7077,
+    EMULATED_ADDRESS_BYTES = 16,
+    EMULATED_LINKS = 4, /* of a host */
+    EMULATED_RATES = 32 /* hosts whose links have rates of their own */
 };
+
+/* What each host has, equally many links; the last one of those named stands for all behind it.
+ * count 0: there is no emulated network. */
+struct emulated_links {
+    int count, hosts;
+    uint64_t rate_bits_s[EMULATED_RATES][EMULATED_LINKS];
+};
+
+uint64_t emulated_rate(const struct emulated_links *links, int host, int link);
 
 /* The IPv4 address of a host. */
 void emulated_address(int host, char address[EMULATED_ADDRESS_BYTES]);

@@ -142,7 +142,8 @@ static const struct option_row rows[] = {
     {NULL, 0, NULL, NULL, "Emulated network on this machine"},
     {"emulate", 0, "RATE", take_rate,
      "each rank becomes a host of its own, on a link of RATE\n"
-     "both ways: 100mbit, 1gbit, 2.5gbit; on two: 1gbit+1gbit"},
+     "both ways: 100mbit, 1gbit, 2.5gbit; on two: 1gbit+1gbit;\n"
+     "100mbit,1gbit: of the first host, and of all behind it"},
     {"ranks-per-host", 0, "G", take_ranks_per_host, "G ranks share one emulated host [1]"},
     {"cc", 0, "NAME", take_congestion, "TCP congestion control inside the emulated hosts"},
     {NULL, 0, NULL, NULL, "Other machines"},
@@ -201,6 +202,8 @@ static enum options_next check(struct options *options)
         return wrong("--cc needs --emulate", "");
     if (emulated && options->ranks_per_host == 0)
         options->ranks_per_host = 1;
+    if (options->links.hosts > 1 && options->links.hosts > options_host_count(options))
+        return wrong("--emulate names rates of more hosts than there are", "");
     if (emulated && options_host_count(options) > 1000)
         return wrong("a bridge has room for 1000 hosts; use --ranks-per-host", "");
     if (*options->program == NULL)

@@ -50,16 +50,35 @@ static bool parse_rate(const char *text, size_t length, uint64_t *bits_s)
     return false;
 }
 
+/* Of one host: "1gbit", or several links as "1gbit+100mbit", up to a comma. Returns how many; 0: it
+ * is something else. */
+static int parse_links(const char *text, uint64_t rate_bits_s[EMULATED_LINKS])
+{
+    for (int count = 0; count < EMULATED_LINKS; text++) {
+        size_t length = strcspn(text, "+,");
+        if (!parse_rate(text, length, &rate_bits_s[count++]))
+            return 0;
+        text += length;
+        if (*text != '+')
+            return count;
+    }
+    return 0;
+}
+
 const char *parse_rates(const char *text, struct emulated_links *links)
 {
+    static const char wanted[] =
+        "a rate from 8kbit to 1000gbit, such as 100mbit, or up to four: 1gbit+100mbit; or those of "
+        "successive hosts, of as many links each, 32 hosts at most: 100mbit,1gbit";
     struct emulated_links found = {0};
     for (const char *p = text;; p++) {
-        size_t length = strcspn(p, "+");
-        if (found.count == EMULATED_LINKS ||
-            !parse_rate(p, length, &found.rate_bits_s[found.count]))
-            return "a rate from 8kbit to 1000gbit, such as 100mbit, or up to four: 1gbit+100mbit";
-        found.count++;
-        p += length;
+        int count =
+            found.hosts < EMULATED_RATES ? parse_links(p, found.rate_bits_s[found.hosts]) : 0;
+        if (count == 0 || (found.hosts > 0 && count != found.count))
+            return wanted;
+        found.count = count;
+        found.hosts++;
+        p += strcspn(p, ",");
         if (*p == '\0')
             break;
     }

@@ -12,7 +12,8 @@
 bool parse_count(const char *text, int low, int high, int *value);
 /* Seconds, a positive decimal number. */
 const char *parse_seconds(const char *text, double *seconds);
-/* 250kbit, 100mbit, 2.5gbit (decimal powers, as tc has them); 1gbit+100mbit: two links. */
+/* 250kbit, 100mbit, 2.5gbit (decimal powers, as tc has them); 1gbit+100mbit: two links;
+ * 1gbit,100mbit: of successive hosts. */
 const char *parse_rates(const char *text, struct emulated_links *links);
 /* H1,H2:4,[fd00::1]:2. This and the next one free the list that was there. */
 const char *parse_machines(const char *text, struct machine **machines, size_t *count);

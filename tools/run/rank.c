@@ -111,6 +111,17 @@ static bool name_links(const struct emulated_links *links)
     return links->count < 2 || setenv("SPARRING_INTERFACE", names, 0) == 0;
 }
 
+/* What the library cannot find out: cables of namespaces do not know how they are shaped. */
+static bool tell_rate(const struct emulated_links *links, int host)
+{
+    char text[32];
+    uint64_t sum = 0;
+    for (int i = 0; i < links->count; i++)
+        sum += emulated_rate(links, host, i);
+    snprintf(text, sizeof text, "%llubit", (unsigned long long)sum);
+    return links->hosts < 2 || setenv("SPARRING_LINK_RATE", text, 0) == 0;
+}
+
 static bool set_environment(const struct job *job, const struct rank *rank, const struct ends *ends)
 {
     (void)ends;
@@ -124,7 +135,8 @@ static bool set_environment(const struct job *job, const struct rank *rank, cons
                                    : unsetenv("SPARRING_TRACE_DIR")) == 0;
     for (size_t i = 0; i < job->options->environment_count; i++)
         set = set && putenv(job->options->environment[i]) == 0;
-    set = set && name_links(&job->options->links) && unsetenv("SPARRING_JOIN") == 0;
+    set = set && name_links(&job->options->links) && tell_rate(&job->options->links, rank->host) &&
+          unsetenv("SPARRING_JOIN") == 0;
     for (int i = 0; i < IDENTITY_COUNT; i++)
         set = set && (*identity.entries[i] == '\0' || putenv(identity.entries[i]) == 0);
     return set;
