@@ -108,17 +108,20 @@ double spr_cost_flat(const struct spr_estimate *e)
                 to_all_inside(e, bytes) + e->model->reduce * e->ranks * e->bytes);
 }
 
-/* Between hosts the sums of the last chunk are sent to all when all else has been. */
+/* Between hosts the sums of the last chunk are sent to all when all else has been. Where links are
+ * not alike, and each is of one rank, segments are as long as they are worth. */
 double spr_cost_direct(const struct spr_estimate *e)
 {
+    bool cut = e->gain < 1 && e->hosts >= e->ranks;
     double bytes = 2 * (e->ranks - 1) / e->ranks * e->bytes;
-    double chunk = fmin(e->bytes / e->ranks / SPR_DIRECT_CHUNKS, SPR_CHUNK_BYTES);
+    double chunk = fmin(e->bytes / e->ranks / SPR_DIRECT_CHUNKS,
+                        cut ? SPR_DIRECT_UNEVEN_BYTES : SPR_CHUNK_BYTES);
     double chunks = ceil(e->bytes / e->ranks / SPR_DIRECT_LEAST_BYTES);
     double last = e->hosts > 1 && chunks > 1 ? to_all(e, (e->ranks - 1) * chunk, 0, 1) : 0;
 
     return bulk_steps(e, 2, 2 * (e->ranks - 1)) +
-           join(e, to_all(e, bytes, 2, chunks),
-                to_all_inside(e, bytes) + e->model->reduce * e->bytes) +
+           join(e, (cut ? e->gain : 1) * to_all(e, bytes, 2, chunks),
+                to_all_inside(e, bytes) + e->model->reduce * e->bytes * (cut ? e->most : 1)) +
            last;
 }
 
@@ -197,9 +200,10 @@ double spr_cost_hierarchical(const struct spr_estimate *e)
         return INFINITY;
     return bulk_steps(e, 2, 2 * (e->local - 1) + 2 * (e->hosts - 1)) +
            join(e,
-                e->model->byte * (e->hosts - 1) * e->local * (sums + part + 2 * SPR_FRAME_BYTES) +
+                e->gain * e->model->byte * (e->hosts - 1) * e->local *
+                        (sums + part + 2 * SPR_FRAME_BYTES) +
                     inside_host(e, 2 * e->bytes),
-                e->model->reduce * e->bytes * (2 + 1 / e->local));
+                e->model->reduce * e->bytes * (2 + e->most / e->local));
 }
 
 /* Sparse --------------------------------------------------------------------------------------- */

@@ -12,6 +12,8 @@
  * Data movement, 4 ranks; the vector is cut into 4 segments, segment s belongs to rank s; xr(s) is
  * rank r's input of segment s, S(s) the sum:
  *
+ * Where links of hosts are not alike, segments are not equally long (collectives/shares.h).
+ *
  *            rank 0        rank 1        rank 2        rank 3
  *   send     x0(1..3)      x1(0,2,3)     x2(0,1,3)     x3(0..2)      to the segment's owner
  *   sum      S(0)          S(1)          S(2)          S(3)          x0 + x1 + x2 + x3, in order

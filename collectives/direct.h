@@ -19,6 +19,8 @@
 /* Chunks of a segment, at least: one is summed while others are on their way. */
 #define SPR_DIRECT_CHUNKS 4
 #define SPR_DIRECT_LEAST_BYTES ((size_t)16 << 10) /* of a chunk, but the last */
+/* ... at most, to hosts whose links are not alike. */
+#define SPR_DIRECT_UNEVEN_BYTES (SPR_CHUNK_BYTES / 4)
 
 struct spr_direct_peer {
     uint32_t contributed; /* chunks of its segment that were posted to it */
@@ -41,11 +43,13 @@ struct spr_direct {
     uint32_t step;                /* the number of its first message */
     bool reduce, scatter, gather; /* scatter: broadcast's first step, from the root */
     bool own_alone;               /* recv has room for the own segment only */
-    size_t segment, total;        /* elements; all segments but the last are equally long */
-    const size_t *starts;         /* [group.size] of segments, all equally long, and `total` does
-                                   * not count; NULL: they are one behind the other */
+    size_t segment, total; /* elements; all segments but the last are equally long, or `cuts` */
+    const size_t *starts;  /* [group.size] of segments, all equally long, and `total` does
+                            * not count; NULL: they are one behind the other */
+    const size_t *cuts;    /* [group.size + 1] where segments begin and end which are not
+                            * equally long, none longer than `segment`; or NULL */
     /* Its own: */
-    size_t chunk;                   /* elements */
+    size_t chunk, chunk_room;       /* elements */
     size_t in_element, out_element; /* bytes */
     bool eager;
     size_t most_bytes; /* of a chunk; the same on all ranks */
@@ -96,7 +100,9 @@ static inline bool spr_direct_gathers(const struct spr_direct *d, int rank)
 
 static inline size_t spr_direct_segment_start(const struct spr_direct *d, int owner)
 {
-    return d->starts ? d->starts[owner] : spr_min_size((size_t)owner * d->segment, d->total);
+    if (d->starts || d->cuts)
+        return d->starts ? d->starts[owner] : d->cuts[owner];
+    return spr_min_size((size_t)owner * d->segment, d->total);
 }
 
 static inline size_t spr_direct_segment_length(const struct spr_direct *d, int owner)

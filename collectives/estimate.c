@@ -56,6 +56,8 @@ struct spr_estimate spr_estimate_of(const struct spr_comm *comm, const struct sp
                              .ranks = comm->size,
                              .hosts = t->hosts,
                              .local = 1,
+                             .gain = t->gain,
+                             .most = t->most,
                              .in_order = comm->options.determinism == SPR_DETERMINISM_CANONICAL,
                              .n = (double)plan->count,
                              .bytes = (double)plan->count * (double)spr_dtype_size(plan->dtype),
@@ -86,6 +88,8 @@ struct spr_estimate spr_estimate_even(const struct spr_model *model, double rank
                              .ranks = ranks,
                              .hosts = ceil(ranks / local),
                              .local = local,
+                             .gain = 1,
+                             .most = 1,
                              .n = n,
                              .bytes = n * sizeof(float),
                              .k = k};

@@ -10,7 +10,8 @@
  * Cost, n elements of v bytes, N hosts of G ranks: 4 steps; sent per host to others 2 (N-1)/N n v
  * bytes, where the direct algorithm sends G times that; per rank 2 (G-1)/G n v inside its host and
  * 2 (N-1)/N n/G v between hosts; (G-1)/G n + (N-1)/N n/G additions. With K racks 6 steps; a rack
- * sends 2 (K-1)/K n v bytes to others, where its N/K hosts would send 2 (K-1)/K n v each.
+ * sends 2 (K-1)/K n v bytes to others, where its N/K hosts would send 2 (K-1)/K n v each. Where
+ * links of hosts are not alike, slower ones carry less (collectives/shares.h).
  *
  * Data movement, 4 ranks, 2 hosts; shard s is led by the s-th rank of each host and cut into halves
  * (s, h), one per host; A(..) the sum over host A, S(..) over all:
@@ -30,6 +31,7 @@
  * few slices. So they are rounded once; a host sends 3 (N-1)/N n v bytes to others, not 2.
  */
 #include "collectives/direct.h"
+#include "collectives/shares.h"
 #include "collectives/reduce.h"
 
 #define SLICES 8
@@ -49,6 +51,7 @@ struct hierarchical {
         size_t shards; /* that it cuts its part into: so many of the group work at the next one */
         bool works;
     } level[MOST_LEVELS];
+    size_t *cuts; /* [hosts + 1] for the last level, whose links are not alike; or NULL */
     /* In through all levels, and back; their works are slices. */
     struct spr_direct_stage stages[MOST_STAGES];
 };
@@ -85,6 +88,18 @@ static void place(const spr_request *rq, struct spr_direct *d, int stage, size_t
     d->own_alone = h->sums && stage == 0;
 }
 
+/* Between hosts whose links are not alike. A shard has `most` elements at most, and in later slices
+ * no more. Contributions of halves are twice as long as results, which parts do not know. */
+static void cut(const spr_request *rq, struct spr_direct *d, size_t most)
+{
+    const struct hierarchical *h = rq->state;
+    const struct spr_topology *t = &rq->comm->topology;
+
+    spr_shares_cut(t->cuts, t->hosts, d->total, h->cuts);
+    d->cuts = h->cuts;
+    d->segment = spr_shares_longest(t->cuts, t->hosts, most);
+}
+
 /* What a stage does with a slice. */
 static void set_up(const spr_request *rq, struct spr_direct *d, size_t slice)
 {
@@ -113,6 +128,8 @@ static void set_up(const spr_request *rq, struct spr_direct *d, size_t slice)
     d->group = h->level[level].group;
     d->total = count;
     d->segment = even(segment, h->level[level].shards);
+    if (level + 1 == h->levels && h->cuts)
+        cut(rq, d, segment);
 }
 
 /* So many slices: of the others there is no room for the sums yet. What a stage has sent last may
@@ -225,6 +242,17 @@ static bool make_sums(spr_request *rq)
     return h->sums != NULL;
 }
 
+/* False: no memory. */
+static bool make_cuts(spr_request *rq)
+{
+    struct hierarchical *h = rq->state;
+    const struct spr_topology *t = &rq->comm->topology;
+
+    if (t->uneven)
+        h->cuts = spr_arena_alloc(&rq->arena, ((size_t)t->hosts + 1) * sizeof *h->cuts);
+    return h->cuts || !t->uneven;
+}
+
 static spr_status start(spr_request *rq)
 {
     struct hierarchical *h = spr_arena_alloc(&rq->arena, sizeof *h);
@@ -238,7 +266,7 @@ static spr_status start(spr_request *rq)
     h->slice = even(rq->plan.count, h->slices);
     /* Rounded up, fewer may do. */
     h->slices = spr_max_size(spr_div_ceil(rq->plan.count, spr_max_size(h->slice, 1)), 1);
-    if (!find_groups(rq) || !make_sums(rq))
+    if (!find_groups(rq) || !make_sums(rq) || !make_cuts(rq))
         return SPR_ERR_NOMEM;
     for (int stage = 0; stage < stages_of(h); stage++) {
         set_up(rq, &h->stages[stage].direct, 0); /* the first slice is the longest */

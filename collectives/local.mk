@@ -66,6 +66,8 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/select.c \
 	collectives/sendrecv.c \
 	collectives/settings.c \
+	collectives/shares.c \
+	collectives/shares.h \
 	collectives/shrink.c \
 	collectives/sparse.c \
 	collectives/sparse.h \

@@ -60,6 +60,7 @@ void spr_model_new_era(struct spr_comm *comm);
 struct spr_estimate {
     const struct spr_model *model;
     double ranks, hosts, local; /* local: ranks of the host with the most */
+    double gain, most;          /* where links of hosts are not alike: collectives/shares.h */
     bool scattered;             /* ranks of a host are no neighbours */
     bool in_order;              /* sums have to be added in rank order */
     double n;                   /* positions, or elements */

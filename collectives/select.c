@@ -3,8 +3,8 @@
  * The table of algorithms, and the choice among them: by name, as another run has chosen, by what
  * was measured of such calls, by the model where there is one, and otherwise by rules. All ranks
  * choose alike, since all that a choice is made from is equal on them: what was asked for, who
- * shares a host or a rack, times on which they agreed, the model, what a codec's last step has
- * brought.
+ * shares a host or a rack, what links are worth, times on which they agreed, the model, what a
+ * codec's last step has brought.
  */
 #include <math.h>
 #include <stdio.h>
@@ -117,10 +117,12 @@ static bool is_ring_of_hosts(const struct spr_comm *comm, size_t bytes)
 }
 
 /* Nobody has to wait for several senders, and what is left at the end, when all else has been sent,
- * is one chunk, not one from each owner to all. */
+ * is one chunk, not one from each owner to all. But the slowest link carries as much as the others.
+ */
 static bool fits_ring(const struct spr_comm *comm, const struct spr_plan *plan)
 {
-    return is_ring_of_hosts(comm, plan->count * spr_dtype_size(plan->dtype));
+    return !comm->topology.uneven &&
+           is_ring_of_hosts(comm, plan->count * spr_dtype_size(plan->dtype));
 }
 
 /* Likewise, of lists at U16's 6 bytes per entry: each port has one sender of sums. */

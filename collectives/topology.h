@@ -13,6 +13,7 @@
 #define SPR_COLLECTIVES_TOPOLOGY_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Some of the ranks, which do a part of a collective among themselves. */
 struct spr_group {
@@ -28,6 +29,7 @@ static inline int spr_group_rank(const struct spr_group *group, int i)
 struct spr_topology {
     int *identity;      /* [world] of a rank at the start: the first one on its host */
     int *rack_identity; /* [world] ... and in its rack; where no rack is known, on its host */
+    uint32_t *rate;     /* [world] kbit/s of a rank's link to other hosts; 0: not known */
     int hosts, racks;
     int *host;       /* [size] of a rank; those of a rack have successive numbers */
     int *local;      /* [size] its number on its host */
@@ -35,6 +37,12 @@ struct spr_topology {
     int *first;      /* [hosts + 1] where a host begins in `ranks` */
     int *rack;       /* [hosts] */
     int *rack_first; /* [racks + 1] its first host */
+    /* Where links of hosts are so unlike that it is worth it, all are known, and there are no
+     * racks: what each ought to own (collectives/shares.h). */
+    bool uneven;
+    uint32_t *host_rate; /* [hosts] */
+    uint32_t *cuts;      /* [hosts + 1] */
+    double gain, most;   /* spr_shares_gain(), spr_shares_most(); 1 where links are alike */
 };
 
 /* Every rank on a host of its own, in no rack. False: no memory. */

@@ -67,4 +67,5 @@ dist_scaling_DATA = \
 	docs/scaling/link.svg \
 	docs/scaling/racks.svg \
 	docs/scaling/ranks.svg \
-	docs/scaling/size.svg
+	docs/scaling/size.svg \
+	docs/scaling/slow.svg

@@ -51,6 +51,7 @@ test_programs = \
 	tests/unit/test_select \
 	tests/unit/test_select_feedback \
 	tests/unit/test_select_kinds \
+	tests/unit/test_shares \
 	tests/unit/test_topology \
 	tests/unit/test_transport_self \
 	tests/unit/test_values \
@@ -106,6 +107,8 @@ EXTRA_DIST += tests/golden/bits_per_element.csv tests/golden/bits_per_index.csv 
 # Over simulated links.
 test_programs += tests/sim/test_allreduce
 tests_sim_test_allreduce_SOURCES = tests/sim/test_allreduce.c $(vectors)
+test_programs += tests/sim/test_uneven
+tests_sim_test_uneven_SOURCES = tests/sim/test_uneven.c $(vectors)
 test_programs += tests/sim/test_collectives
 tests_sim_test_collectives_SOURCES = tests/sim/test_collectives.c $(vectors)
 test_programs += tests/sim/test_model

@@ -51,6 +51,8 @@ const struct spr_opt spr_options_table[] = {
      SPR_OPT_STRING, FIELD(decisions_log), NULL, 0, 0},
     {"topology", "", "file that says which hosts share a rack; empty: none do", SPR_OPT_STRING,
      FIELD(topology), NULL, 0, 0},
+    {"link_rate", "0", "rate of this host's link to other hosts, as 10gbit; 0: as drivers say",
+     SPR_OPT_RATE, FIELD(link_rate), NULL, 0, 4e12},
     {"indices", "auto", "how short positions of sparse lists travel; auto: as the links are worth",
      SPR_OPT_ENUM, FIELD(indices), indices_choices, 0, 0},
     {"zstd", "0", "level of zstd over sparse lists and coded values that go by TCP; 0: none",

@@ -48,6 +48,7 @@ struct spr_options {
     int determinism;            /* of sums: SPR_DETERMINISM_... */
     int indices;                /* how short positions travel: SPR_INDICES_... */
     char *topology;             /* file of racks (collectives/racks.h); "": none */
+    double link_rate;           /* bit/s of this host's link to others; 0: as drivers say */
     int zstd;                   /* level at which chunks are compressed; 0: they are not */
     bool check_finite;          /* inputs must be finite */
     char *model;                /* "", "measure", or constants: collectives/model.h */

@@ -107,6 +107,12 @@ struct spr_watch_card {
     uint8_t address[SPR_ADDRESS_BYTES]; /* of the control mesh; zeros: none */
 };
 
+/* Of all links of a host by which a transport leads to other hosts. */
+struct spr_link_rate {
+    uint32_t kbit; /* kbit/s; 0: not known */
+    uint32_t of;   /* so many interfaces or devices together; 0: as the user has said */
+};
+
 /* What a rank tells all others at start; exchanged by the bootstrap's allgather. Plain bytes. */
 struct spr_peer_info {
     uint32_t version;     /* SPR_FRAME_VERSION */
@@ -119,6 +125,7 @@ struct spr_peer_info {
     uint32_t pid, uid;
     char host[64];
     struct spr_cpu_set cpus; /* that it may use */
+    struct spr_link_rate rate[SPR_T_COUNT];
     struct spr_watch_card watch;
     uint8_t address[SPR_T_COUNT][SPR_ADDRESS_BYTES];
 };
@@ -155,6 +162,8 @@ struct spr_transport_ops {
                        struct spr_error *error);
     /* This rank's address, at most SPR_ADDRESS_BYTES (zero-filled). */
     void (*address)(struct spr_transport *t, void *address);
+    /* How fast it leads to other hosts, as drivers say. NULL: never known. */
+    struct spr_link_rate (*rate)(const struct spr_transport *t);
     /* Why a link between these two, who both say what they offer, cannot work; NULL: it could.
      * Pure, and for both ends the same. */
     const char *(*unusable)(const struct spr_peer_info *mine, const struct spr_peer_info *peer);

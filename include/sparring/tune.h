@@ -3,10 +3,10 @@
  * Tuning: which algorithm a collective will take, and why; and which codec is the fastest.
  *
  * Without a model, or where there are racks (SPARRING_TOPOLOGY), of whose uplinks it knows nothing,
- * "auto" goes by rules: by size, by who shares a host or a rack. With one it takes the algorithm
- * that the model says is the fastest for this size, density and growth of the union; a
- * compressed allreduce then also becomes a dense one where that is faster. A model is a few
- * constants, seconds per byte, per entry and so on, equal on all ranks: measured by
+ * "auto" goes by rules: by size, by who shares a host or a rack, by rates of links. With one it
+ * takes the algorithm that the model says is the fastest for this size, density and growth of the
+ * union; a compressed allreduce then also becomes a dense one where that is faster. A model is a
+ * few constants, seconds per byte, per entry and so on, equal on all ranks: measured by
  * spr_comm_tune(), or given by SPARRING_MODEL, which sparring-tune writes. And of calls of one kind
  * that a job makes again and again, spr_comm_tune_for() and spr_codec_tune() measure all that can
  * do them. What is measured differs from run to run, and so may the algorithms and, unless

@@ -390,6 +390,33 @@ static void racks_of_a_topology_file_are_levels(void **state)
     assert_int_not_equal(result.code, 0);
 }
 
+/* The emulator tells ranks what links can do; who says something else is believed. */
+static void hosts_with_slower_links_own_less(void **state)
+{
+    (void)state;
+    run("$RUN -n 2 --emulate 1gbit -- true");
+    if (result.code != 0) {
+        print_message("no emulated network here: %s", result.error);
+        skip();
+    }
+    run("SPARRING_LOG=info $RUN -n 4 --emulate 1gbit,100mbit,1gbit -- $PERF --elements 256K --algo "
+        "auto,hierarchical -n 3 -c 1");
+    assert_int_equal(result.code, 0);
+    assert_non_null(strstr(result.error, "links of hosts differ: h1 100 Mbit/s, h0 1000; "));
+    run("SPARRING_LOG=info $RUN -n 6 --ranks-per-host 2 --emulate 40mbit+60mbit,1gbit+1gbit -- "
+        "$PERF"
+        " --elements 64K -n 3 -c 1");
+    assert_int_equal(result.code, 0);
+    assert_non_null(strstr(result.error, "links of hosts differ: h0 100 Mbit/s, h1 2000; "));
+    run("SPARRING_LOG=info SPARRING_LINK_RATE=1gbit $RUN -n 4 --emulate 1gbit,100mbit -- $PERF -b 4"
+        " -e 4 -n 1; SPARRING_LOG=info $RUN -n 4 --emulate 100mbit -- $PERF -b 4 -e 4 -n 1");
+    assert_int_equal(result.code, 0);
+    assert_null(strstr(result.error, "links of hosts differ"));
+    run("SPARRING_LINK_RATE=fast $RUN -n 2 -- $PERF -b 4 -e 4 -n 1");
+    assert_int_not_equal(result.code, 0);
+    assert_non_null(strstr(result.error, "SPARRING_LINK_RATE"));
+}
+
 /* One file of a trace; rank r has its large elements at r, r + 10, ... */
 static void write_trace(const char *folder, uint32_t rank, uint32_t step, uint32_t ranks)
 {
@@ -484,6 +511,7 @@ int main(void)
         cmocka_unit_test(interfaces_count_what_the_transport_counts),
         cmocka_unit_test(ranks_poll_where_each_has_a_cpu),
         cmocka_unit_test(racks_of_a_topology_file_are_levels),
+        cmocka_unit_test(hosts_with_slower_links_own_less),
         cmocka_unit_test(a_trace_is_replayed),
         cmocka_unit_test(a_seed_gives_the_same_bytes_again),
     };

@@ -40,6 +40,9 @@ refused 2 '--link wants a list' --link 10parsec
 refused 2 '--density wants a list' --density 0
 refused 2 '--oversubscription wants a factor' --oversubscription 0.5
 refused 2 'want --hosts-per-rack' --oversubscription 4
+refused 2 '--slow wants a factor' --slow 0.5
+refused 2 'hosts in no racks' --slow 2 --hosts-per-rack 4
+refused 2 'knows no codecs, racks, slow ports' --slow 2 --ranks 1024
 refused 2 "sparse_allreduce has no algorithm 'frob'; there is: auto, all, .*direct" --algo frob
 refused 2 'not of allreduce' allreduce --density 1%
 refused 2 '--codec is of compressed_allreduce' --codec int8
@@ -131,6 +134,18 @@ for a, b, c, d in zip(eight, wide, narrow, far):
     assert d['time_us'] > b['time_us'] + 2000
 assert narrow[1]['time_us'] > 1.5 * wide[1]['time_us']
 assert known[1]['algorithm'] == 'hierarchical' and known[1]['time_us'] < 0.8 * narrow[1]['time_us'], known"
+
+# A host with a slower port owns nothing of a dense sum: its vector leaves it once, and the sum enters it. A ring has
+# each port carry as much.
+predict slow allreduce -n 8 --elements 4M --slow 4
+predict slowring allreduce -n 8 --elements 4M --slow 4 --algo ring
+predict slowhosts allreduce -n 16 --ranks-per-host 2 --elements 4M --slow 4
+true_of "
+least = 4194304 * 32 / 2.5e9 * 1e6
+assert least < slow[0]['time_us'] < 1.1 * least and slow[0]['algorithm'] == 'direct', slow
+assert least < slowhosts[0]['time_us'] < 1.1 * least, slowhosts
+assert slowhosts[0]['algorithm'] == 'hierarchical', slowhosts
+assert slowring[0]['time_us'] > 1.7 * least, slowring"
 
 # Other patterns, codecs, and all algorithms; the same seed gives the same figures.
 predict cluster -n 4 --pattern cluster --overlap 100%

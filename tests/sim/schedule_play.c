@@ -90,6 +90,7 @@ void schedule_begin(struct schedule_play *play, const struct schedule *schedule)
     play->live_bytes = play->most_bytes = spr_mem_live_bytes();
     world_create(&play->world, &s->links);
     world_share_racks(&play->world, s->host, s->rack);
+    world_set_rates(&play->world, s->rate);
     for (int r = 0; r < s->ranks; r++) {
         struct spr_options *o = &play->world.comms[r]->options;
         o->timeout_s = s->timeout_s;

@@ -76,6 +76,17 @@ static int draw_zstd(const struct schedule *s)
     return spr_rng_below(&rng, 3) == 0;
 }
 
+/* The same of what is known of links: a quarter of the time they are not alike. */
+static void draw_rates(struct schedule *s)
+{
+    static const uint32_t rates[] = {100, 1000, 1000, 10000};
+    struct spr_rng rng = {~s->seed, 0x72617465ull};
+    bool known = spr_rng_below(&rng, 4) == 0;
+
+    for (int r = 0; r < s->ranks && known; r++)
+        s->rate[r] = rates[spr_rng_below(&rng, SPR_ARRAY_LEN(rates))];
+}
+
 static bool shares_hosts(const struct schedule *s)
 {
     for (int r = 1; r < s->ranks; r++)
@@ -373,6 +384,7 @@ void schedule_draw(struct schedule *s, uint64_t seed)
     s->rng = (struct spr_rng){seed, 0};
     draw_job(s);
     draw_hosts(s);
+    draw_rates(s);
     s->codec = draw_bounding(s);
     s->low_rank = !strncmp(s->codec, "powersgd", 8);
     s->model = draw_model(s);
@@ -485,6 +497,9 @@ void schedule_print(const struct schedule *s, FILE *out)
     fprintf(out, "; their racks:");
     for (int h = 0; h < s->ranks; h++)
         fprintf(out, " %d", s->rack[h]);
+    fprintf(out, "; rates of links:");
+    for (int r = 0; r < s->ranks; r++)
+        fprintf(out, " %u", s->rate[r]);
     fprintf(out, "\nfaults: %s\n", s->faults ? "" : "none");
     for (int i = 0; i < s->faults; i++)
         print_fault(&s->fault[i], out);

@@ -95,8 +95,9 @@ struct schedule {
     uint64_t seed;
     struct spr_rng rng; /* of drawing, then of playing */
     int ranks;
-    int host[SCHEDULE_RANKS]; /* of each rank */
-    int rack[SCHEDULE_RANKS]; /* of each host */
+    int host[SCHEDULE_RANKS];      /* of each rank */
+    int rack[SCHEDULE_RANKS];      /* of each host */
+    uint32_t rate[SCHEDULE_RANKS]; /* of each rank's link, as algorithms know it; 0: not at all */
     struct spr_sim_options links;
     size_t eager_bytes, eager_window;
     size_t priority_bytes; /* 0: all operations are as urgent */

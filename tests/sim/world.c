@@ -106,6 +106,15 @@ void world_share_racks(struct world *w, const int *host, const int *rack)
     world_share_hosts(w, host);
 }
 
+void world_set_rates(struct world *w, const uint32_t *rate)
+{
+    for (int r = 0; r < w->ranks - (w->liar ? 1 : 0); r++) {
+        struct spr_topology *t = &w->comms[r]->topology;
+        memcpy(t->rate, rate, (size_t)w->ranks * sizeof *rate);
+        spr_topology_update(t, w->comms[r]->ids, w->ranks);
+    }
+}
+
 void world_draw_hosts(struct world *w, struct spr_rng *rng)
 {
     int host[WORLD_MAX], rack[WORLD_MAX];

@@ -47,6 +47,8 @@ void world_destroy(struct world *w);
 void world_share_hosts(struct world *w, const int *host);
 /* ... and which host in which rack. */
 void world_share_racks(struct world *w, const int *host, const int *rack);
+/* kbit/s of each rank's link, as far as algorithms know; 0: not known. */
+void world_set_rates(struct world *w, const uint32_t *rate);
 /* Any ranks on any hosts. */
 void world_draw_hosts(struct world *w, struct spr_rng *rng);
 /* SPARRING_INDICES of all ranks: SPR_INDICES_... Otherwise positions are packed in bits. */

@@ -52,6 +52,52 @@ static void hosts_are_numbered_by_their_first_ranks(void **state)
     spr_topology_free(&t);
 }
 
+/* Of a host the fastest rank counts, and of a rank its number at the start. */
+static void links_are_compared_host_by_host(void **state)
+{
+    static const int identity[] = {0, 0, 2, 3, 4}, ids[] = {0, 1, 2, 3, 4};
+    static const uint32_t rate[] = {500, 1000, 1000, 1000, 100};
+    static const int left[] = {1, 2, 3, 4}, others[] = {0, 1, 2, 3};
+    struct spr_topology t;
+
+    (void)state;
+    assert_true(spr_topology_new(&t, 5));
+    assert_false(t.uneven);
+    memcpy(t.identity, identity, sizeof identity);
+    spr_topology_update(&t, ids, 5);
+    assert_false(t.uneven); /* nothing is known */
+    memcpy(t.rate, rate, sizeof rate);
+    spr_topology_update(&t, ids, 5);
+    assert_true(t.uneven && t.gain < 1 && t.most > 1);
+    assert_memory_equal(t.host_rate, ((uint32_t[]){1000, 1000, 1000, 100}), 16);
+    assert_int_equal(t.cuts[3], t.cuts[4]);
+    spr_topology_update(&t, left, 4);
+    assert_true(t.uneven);
+    assert_memory_equal(t.host_rate, ((uint32_t[]){1000, 1000, 1000, 100}), 16);
+    spr_topology_update(&t, others, 4); /* the slow one is lost */
+    assert_false(t.uneven);
+    assert_true(t.gain == 1 && t.most == 1);
+    t.rate[4] = 800;
+    spr_topology_update(&t, ids, 5);
+    assert_false(t.uneven); /* a fifth slower: it would not save enough */
+    assert_true(t.gain == 1 && t.most == 1);
+    t.rate[4] = 700;
+    spr_topology_update(&t, ids, 5);
+    assert_true(t.uneven);
+    t.rate[2] = 0;
+    spr_topology_update(&t, ids, 5);
+    assert_false(t.uneven);
+    t.rate[2] = 1000;
+    t.rack_identity[2] = t.rack_identity[0] = 0;
+    spr_topology_update(&t, ids, 5);
+    assert_true(spr_topology_has_racks(&t));
+    assert_false(t.uneven);
+    spr_topology_update(&t, left + 2, 2);
+    assert_int_equal(t.hosts, 2);
+    assert_false(t.uneven);
+    spr_topology_free(&t);
+}
+
 /* Any ranks on any hosts: what a rank tells reaches each rank, and each other host once. */
 static void what_a_rank_tells_enters_each_host_once(void **state)
 {
@@ -175,6 +221,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(at_first_every_rank_has_a_host_of_its_own),
         cmocka_unit_test(hosts_are_numbered_by_their_first_ranks),
+        cmocka_unit_test(links_are_compared_host_by_host),
         cmocka_unit_test(what_a_rank_tells_enters_each_host_once),
         cmocka_unit_test(what_a_rank_tells_enters_each_rack_once),
         cmocka_unit_test(ranks_of_a_host_share_the_work),

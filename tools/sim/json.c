@@ -111,6 +111,7 @@ static json_t *network_of(const struct options *o)
         {"hosts_per_rack", o->hosts_per_rack > 0 ? json_integer(o->hosts_per_rack) : json_null()},
         {"oversubscription", json_number(o->oversubscription)},
         {"rack_latency_us", json_number(o->rack_latency_s * 1e6)},
+        {"slow", json_number(o->slow)},
     };
 
     return json_object_of(members, SPR_ARRAY_LEN(members));

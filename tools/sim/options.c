@@ -75,6 +75,13 @@ static const char *take_oversubscription(struct options *options, const char *va
                : "a factor from 1 to 1000";
 }
 
+static const char *take_slow(struct options *options, const char *value)
+{
+    return spr_parse_double(value, &options->slow) && options->slow >= 1 && options->slow <= 1000
+               ? NULL
+               : "a factor from 1 to 1000";
+}
+
 static const char *take_time(const char *value, double *seconds)
 {
     return spr_parse_time(value, seconds) && *seconds >= 0 && *seconds <= 1
@@ -162,6 +169,7 @@ static const struct option_row rows[] = {
     {"ranks", 'n', "LIST", take_ranks,
      "numbers of ranks, 2 to 512, to 65536 by the model alone [8]"},
     {"link", 0, "LIST", take_links, "rates of a host's port, each way [10gbit]"},
+    {"slow", 0, "X", take_slow, "the last host's port is X times slower [1]"},
     {"latency", 0, "TIME", take_latency, "between hosts, one way [10us]"},
     {"ranks-per-host", 0, "G", take_ranks_per_host, "ranks that share a host's port [1]"},
     {"local", 0, "RATE", take_local, "between ranks of a host, each way [100gbit]"},
@@ -241,13 +249,15 @@ static enum options_next complete(struct options *options, uint64_t used, int wo
     if (options->hosts_per_rack == 0 &&
         (options->oversubscription > 1 || options->rack_latency_s > 0))
         return options_wrong("--oversubscription and --rack-latency want --hosts-per-rack");
+    if (options->slow > 1 && options->hosts_per_rack > 0)
+        return options_wrong("--slow is of hosts in no racks");
     for (size_t i = 0; i < options->rank_count; i++)
         if (!is_simulated(options, options->kind, options->algorithm, options->ranks[i]) &&
-            (options->kind == KIND_COMPRESSED || options->hosts_per_rack > 0 ||
+            (options->kind == KIND_COMPRESSED || options->hosts_per_rack > 0 || options->slow > 1 ||
              options->pattern != PATTERN_UNIFORM || options->overlap > 0))
             return options_wrong(
                 "%d ranks: above 512, or 4096 where each talks to few (man sparring-sim), there is "
-                "a model alone, which knows no codecs, racks, patterns and overlap",
+                "a model alone, which knows no codecs, racks, slow ports, patterns and overlap",
                 options->ranks[i]);
 #ifndef HAVE_JANSSON
     if (options->json != NULL)
@@ -276,6 +286,7 @@ enum options_next options_parse(struct options *options, int argc, char **argv)
                                 .rank_count = 1,
                                 .ranks_per_host = 1,
                                 .oversubscription = 1,
+                                .slow = 1,
                                 .links = {10e9},
                                 .link_count = 1,
                                 .latency_s = 10e-6,

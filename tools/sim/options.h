@@ -27,6 +27,7 @@ struct options {
     size_t rank_count;
     int ranks_per_host, hosts_per_rack;
     double oversubscription;
+    double slow;             /* the last host's port is so many times slower */
     double links[MAX_LINKS]; /* bit/s */
     size_t link_count;
     double latency_s, rack_latency_s;

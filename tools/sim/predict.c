@@ -31,7 +31,7 @@ static double seconds_of(const struct run *run, double entries, double union_ent
         &model, run->ranks, fmin(o->ranks_per_host, run->ranks), (double)o->elements, entries);
     const char *collective = run->kind == KIND_ALLREDUCE ? "allreduce" : "sparse_allreduce";
 
-    if (o->hosts_per_rack > 0)
+    if (o->hosts_per_rack > 0 || o->slow > 1)
         return NAN;
     if (union_entries > 0)
         e.u = union_entries;

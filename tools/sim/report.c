@@ -39,6 +39,8 @@ static void network(FILE *out, const struct options *o)
             o->ranks_per_host, spr_plural((uint64_t)o->ranks_per_host), o->latency_s * 1e6);
     if (o->ranks_per_host > 1)
         fprintf(out, "; inside: %s, %.4g us", rate(text, o->local_link), o->local_latency_s * 1e6);
+    if (o->slow > 1)
+        fprintf(out, "\n# the last host: its port is %.4g times slower", o->slow);
     if (o->hosts_per_rack > 0)
         fprintf(out, "\n# a rack: %d hosts, oversubscription %.4g, latency + %.4g us",
                 o->hosts_per_rack, o->oversubscription, o->rack_latency_s * 1e6);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tools/sim/world.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -30,6 +31,12 @@ static void link_pair(void *ctx, int peer)
     link_end(m->world, peer, m->rank);
 }
 
+/* Of the host of a rank. */
+static double port_rate(const struct options *o, int ranks, int rank, double rate)
+{
+    return rank / o->ranks_per_host == (ranks - 1) / o->ranks_per_host ? rate / o->slow : rate;
+}
+
 /* One rank's communicator, which knows who shares its host, linked to none but itself. */
 static spr_status add_rank(struct world *world, int rank, const struct options *o, double rate,
                            struct spr_error *error)
@@ -54,6 +61,8 @@ static spr_status add_rank(struct world *world, int rank, const struct options *
     for (int peer = 0; peer < world->ranks; peer++) {
         comm->topology.identity[peer] = peer - peer % o->ranks_per_host;
         comm->topology.rack_identity[peer] = peer - peer % per_rack;
+        comm->topology.rate[peer] =
+            (uint32_t)fmin(port_rate(o, world->ranks, peer, rate) / 1e3, UINT32_MAX);
     }
     spr_topology_update(&comm->topology, comm->ids, world->ranks);
     struct spr_transport_params params = spr_comm_transport_params(comm);
@@ -102,6 +111,8 @@ spr_status world_open(struct world *world, const struct options *options, int ra
         status = spr_error_set(error, SPR_ERR_NOMEM, -1, "out of memory");
     for (int r = 0; status == SPR_OK && r < ranks; r++)
         status = add_rank(world, r, options, link, error);
+    for (int r = 0; status == SPR_OK && r < ranks; r++)
+        spr_sim_slow(world->sim, r, port_rate(options, ranks, r, link), 0);
     if (status)
         world_close(world);
     return status;

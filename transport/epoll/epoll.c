@@ -303,6 +303,7 @@ const struct spr_transport_ops spr_transport_epoll = {
     .narrow = true,
     .open = open_transport,
     .address = spr_tcp_address,
+    .rate = spr_tcp_rate,
     .unusable = unusable,
     .connect = spr_tcp_connect,
     .send = spr_tcp_send,

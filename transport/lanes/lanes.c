@@ -116,6 +116,22 @@ static spr_status connect_link(struct spr_transport *base, int peer,
     return SPR_OK;
 }
 
+/* Of all interfaces: several sockets of one share it. */
+static struct spr_link_rate rate(const struct spr_transport *base)
+{
+    const struct lanes_transport *t = (const struct lanes_transport *)base;
+    struct spr_link_rate all = {.of = t->joined.count ? t->joined.count : 1};
+    bool known = true;
+
+    for (uint32_t i = 0; i < all.of && i < t->lanes; i++) {
+        struct spr_link_rate one = t->lane[i]->ops->rate(t->lane[i]);
+        known &= one.kbit > 0 && one.kbit <= UINT32_MAX - all.kbit;
+        all.kbit += one.kbit;
+    }
+    all.kbit = known ? all.kbit : 0;
+    return all;
+}
+
 static void limit_unsent(struct spr_link *link, size_t bytes)
 {
     struct lanes_link *l = lanes_link_of(link);
@@ -319,7 +335,7 @@ static void mem_deregister(struct spr_transport *base, void *memory, size_t byte
 
 /* What both have. */
 #define LANES_OPS                                                                                  \
-    .seals = true, .narrow = true, .address = address, .connect = connect_link,                    \
+    .seals = true, .narrow = true, .address = address, .rate = rate, .connect = connect_link,      \
     .send = lanes_send, .limit_unsent = limit_unsent, .release = lanes_release,                    \
     .kill = lanes_kill, .progress = progress, .fd = pollable, .arm = arm, .idle = idle,            \
     .delivered = delivered, .close = close_transport, .mem_register = mem_register,                \

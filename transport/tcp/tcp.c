@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "transport/tcp/rate.h"
 
 /* Opening and closing ---------------------------------------------------------------------------*/
 
@@ -111,6 +112,13 @@ void spr_tcp_close(struct spr_tcp *tcp)
     spr_free(tcp->links);
     tcp->accepted = NULL;
     tcp->links = NULL;
+}
+
+struct spr_link_rate spr_tcp_rate(const struct spr_transport *t)
+{
+    uint32_t mbit = spr_tcp_link_mbit(((const struct spr_tcp *)t)->interface.name);
+
+    return (struct spr_link_rate){mbit > SPR_TCP_MOST_MBIT ? 0 : 1000 * mbit, 1};
 }
 
 /* Addresses -------------------------------------------------------------------------------------*/

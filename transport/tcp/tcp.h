@@ -116,6 +116,7 @@ spr_status spr_tcp_open(struct spr_tcp *tcp, const struct spr_tcp_twin *twin,
 /* Close and free everything but tcp itself. Links that are up say end of file. */
 void spr_tcp_close(struct spr_tcp *tcp);
 void spr_tcp_address(struct spr_transport *t, void *address);
+struct spr_link_rate spr_tcp_rate(const struct spr_transport *t);
 /* For a twin's unusable(). */
 const char *spr_tcp_unusable(const struct spr_tcp_twin *twin, const struct spr_peer_info *mine,
                              const struct spr_peer_info *peer);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "transport/verbs/rate.h"
 
 #define EVENTS 32
 /* Descriptors are looked at when arm() let the caller sleep, and else after so many calls. */
@@ -385,11 +386,23 @@ static spr_status open_transport(const struct spr_transport_params *params,
     return SPR_OK;
 }
 
+/* Of all its devices. */
+static struct spr_link_rate rate(const struct spr_transport *base)
+{
+    const struct verbs_transport *t = (const struct verbs_transport *)base;
+    double gbit = 0;
+
+    for (uint32_t i = 0; i < t->rails; i++)
+        gbit += spr_verbs_gbit(&t->rail[i].device.port);
+    return (struct spr_link_rate){gbit < 4000 ? (uint32_t)(gbit * 1e6) : 0, t->rails};
+}
+
 const struct spr_transport_ops spr_transport_verbs = {
     .name = "verbs",
     .places = true,
     .open = open_transport,
     .address = address,
+    .rate = rate,
     .unusable = unusable,
     .connect = spr_tcp_connect,
     .send = spr_tcp_send,
