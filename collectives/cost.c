@@ -114,8 +114,7 @@ double spr_cost_direct(const struct spr_estimate *e)
 {
     bool cut = e->gain < 1 && e->hosts >= e->ranks;
     double bytes = 2 * (e->ranks - 1) / e->ranks * e->bytes;
-    double chunk = fmin(e->bytes / e->ranks / SPR_DIRECT_CHUNKS,
-                        cut ? SPR_DIRECT_UNEVEN_BYTES : SPR_CHUNK_BYTES);
+    double chunk = fmin(e->bytes / e->ranks / SPR_DIRECT_CHUNKS, SPR_CHUNK_BYTES);
     double chunks = ceil(e->bytes / e->ranks / SPR_DIRECT_LEAST_BYTES);
     double last = e->hosts > 1 && chunks > 1 ? to_all(e, (e->ranks - 1) * chunk, 0, 1) : 0;
 

@@ -4,7 +4,7 @@
  *
  *   settings.c  the options
  *   choice.c    transports
- *   links.c     who is where, links
+ *   links.c     who is where, links; link_rates.c  what these are worth
  *   create.c    the order of it all; the end
  */
 #ifndef SPR_COLLECTIVES_CREATE_H
@@ -26,6 +26,12 @@ void spr_comm_describe(const spr_comm *comm, struct spr_peer_info *info);
 /* Everybody learns of everybody: fills comm->peers. */
 spr_status spr_comm_exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadline_ns,
                              struct spr_error *error);
+/* What it tells of its host's link for a transport. */
+struct spr_link_rate spr_comm_link_rate(const spr_comm *comm, const struct spr_transport *t);
+/* comm->peers are there: fills comm->topology.rate. O(size). */
+void spr_comm_find_rates(spr_comm *comm);
+/* A line of level info where they make a difference, or were given in vain. */
+void spr_comm_tell_rates(const spr_comm *comm);
 /* Close transports that lead to nobody, once it is known who is there. */
 void spr_comm_close_unused(spr_comm *comm);
 /* Links to all others. */

@@ -9,10 +9,10 @@
  *   sent and received per rank 2 (P-1)/P n v bytes (the lower bound of an allreduce; half of it for
  * the others); (P-1)/P n additions per rank.
  *
+ * Where links of hosts are not alike, segments are not equally long (collectives/shares.h).
+ *
  * Data movement, 4 ranks; the vector is cut into 4 segments, segment s belongs to rank s; xr(s) is
  * rank r's input of segment s, S(s) the sum:
- *
- * Where links of hosts are not alike, segments are not equally long (collectives/shares.h).
  *
  *            rank 0        rank 1        rank 2        rank 3
  *   send     x0(1..3)      x1(0,2,3)     x2(0,1,3)     x3(0..2)      to the segment's owner

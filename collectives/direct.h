@@ -19,8 +19,6 @@
 /* Chunks of a segment, at least: one is summed while others are on their way. */
 #define SPR_DIRECT_CHUNKS 4
 #define SPR_DIRECT_LEAST_BYTES ((size_t)16 << 10) /* of a chunk, but the last */
-/* ... at most, to hosts whose links are not alike. */
-#define SPR_DIRECT_UNEVEN_BYTES (SPR_CHUNK_BYTES / 4)
 
 struct spr_direct_peer {
     uint32_t contributed; /* chunks of its segment that were posted to it */

@@ -27,11 +27,22 @@ static const struct pace paces[] = {
     /* Over soft-RoCE 16 MiB take 2 ranks 155 ms with this, 162 with four ahead, and 186 as any. */
     [SPR_MEDIUM_PLACES] = {2 * SPR_CHUNK_BYTES, 8},
 };
-/* Any, to hosts whose links are not alike: of the slowest both directions are to be busy all the
- * time, and what comes to it from all at once is not to be dropped. 102 MB between 8 hosts, 7 at 1
- * Gbit/s and one at 250 Mbit/s, take 3.48 s, with chunks as of any 3.53, with two ahead, of twice
- * this length, 4.10, with both as of any 4.19. */
-static const struct pace to_uneven = {SPR_DIRECT_UNEVEN_BYTES, 4};
+/* Any, to hosts whose links are not alike, the slowest of them at most so fast: both its directions
+ * are to be busy all the time, and what comes to it from all at once is not to be dropped. 102 MB
+ * between 8 hosts, 7 at 1 Gbit/s and one at 250 Mbit/s, take 3.48 s, with chunks as of any 3.53,
+ * with two ahead, of twice this length, 4.10, with both as of any 4.19. Faster ones were not
+ * measured: there CPUs count, for which messages are to be long. */
+static const struct pace to_slow = {SPR_CHUNK_BYTES / 4, 4};
+#define SLOW_KBIT 2500000u
+
+static const struct pace *pace_of(const spr_request *rq, const struct spr_direct *d)
+{
+    enum spr_medium medium = spr_comm_medium(rq->comm, &d->group);
+
+    if (d->cuts && medium == SPR_MEDIUM_ANY && rq->comm->topology.slowest <= SLOW_KBIT)
+        return &to_slow;
+    return &paces[medium];
+}
 
 static void choose_chunk(struct spr_direct *d, const spr_comm *comm)
 {
@@ -96,8 +107,7 @@ static void number_messages(struct spr_direct *d)
 
 bool spr_direct_make(spr_request *rq, struct spr_direct *d)
 {
-    enum spr_medium medium = spr_comm_medium(rq->comm, &d->group);
-    const struct pace *pace = d->cuts && medium == SPR_MEDIUM_ANY ? &to_uneven : &paces[medium];
+    const struct pace *pace = pace_of(rq, d);
     size_t size = (size_t)d->group.size;
     size_t accumulator_size = spr_reduce_acc_size(rq->plan.dtype);
 

@@ -43,15 +43,6 @@ static void read_boot_id(uint8_t id[16])
     }
 }
 
-static struct spr_link_rate link_rate(const spr_comm *comm, const struct spr_transport *t)
-{
-    double kbit = comm->options.link_rate / 1e3;
-
-    if (kbit > 0)
-        return (struct spr_link_rate){kbit > 1 ? (uint32_t)kbit : 1, 0};
-    return t->ops->rate ? t->ops->rate(t) : (struct spr_link_rate){0};
-}
-
 void spr_comm_describe(const spr_comm *comm, struct spr_peer_info *info)
 {
     struct stat st;
@@ -74,7 +65,7 @@ void spr_comm_describe(const spr_comm *comm, struct spr_peer_info *info)
                 continue;
             info->transports |= 1u << kind->id;
             comm->transports[i]->ops->address(comm->transports[i], info->address[kind->id]);
-            info->rate[kind->id] = link_rate(comm, comm->transports[i]);
+            info->rate[kind->id] = spr_comm_link_rate(comm, comm->transports[i]);
         }
     }
 }
@@ -326,36 +317,6 @@ static spr_status find_rack(spr_comm *comm, const char *host, struct spr_error *
     return status;
 }
 
-/* The transport by which all reach those of other hosts, as auto has it; -1: there is none. */
-static int common_transport(const spr_comm *comm)
-{
-    uint32_t all = UINT32_MAX;
-
-    for (int r = 0; r < comm->size; r++)
-        all &= comm->peers[r].transports;
-    for (size_t k = 0; k < spr_transport_kinds_count; k++)
-        if (spr_transport_kinds[k].id != SPR_T_SHM && all >> spr_transport_kinds[k].id & 1)
-            return spr_transport_kinds[k].id;
-    return -1;
-}
-
-/* What links are worth: not known where some have more interfaces or devices than others, of which
- * they do not use all between each other. */
-static void find_rates(spr_comm *comm)
-{
-    int id = common_transport(comm);
-    uint32_t of = 0;
-    bool alike = id >= 0;
-
-    for (int r = 0; alike && r < comm->size; r++) {
-        struct spr_link_rate rate = comm->peers[r].rate[id];
-        alike = !rate.of || !of || rate.of == of;
-        of = rate.of ? rate.of : of;
-    }
-    for (int r = 0; r < comm->size; r++)
-        comm->topology.rate[r] = alike ? comm->peers[r].rate[id].kbit : 0;
-}
-
 /* Who shares a host, and a rack. */
 static void find_places(spr_comm *comm)
 {
@@ -371,22 +332,6 @@ static void find_places(spr_comm *comm)
         comm->topology.identity[r] = host;
         comm->topology.rack_identity[r] = rack;
     }
-}
-
-static void tell_links(const spr_comm *comm)
-{
-    const struct spr_topology *t = &comm->topology;
-    int slow = 0, fast = 0;
-
-    for (int h = 1; h < t->hosts; h++) {
-        slow = t->host_rate[h] < t->host_rate[slow] ? h : slow;
-        fast = t->host_rate[h] > t->host_rate[fast] ? h : fast;
-    }
-    spr_info(SPR_SUB_INIT,
-             "rank %d: links of hosts differ: %s %.6g Mbit/s, %s %.6g; in dense sums who has less "
-             "owns less, as the time of %.2f of equal parts (SPARRING_LINK_RATE)",
-             comm->rank, comm->peers[t->ranks[t->first[slow]]].host, t->host_rate[slow] / 1e3,
-             comm->peers[t->ranks[t->first[fast]]].host, t->host_rate[fast] / 1e3, t->gain);
 }
 
 spr_status spr_comm_exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadline_ns,
@@ -420,12 +365,11 @@ spr_status spr_comm_exchange(spr_comm *comm, spr_bootstrap *boot, uint64_t deadl
     comm->may_spin = share >= 1;
     comm->helpers = helpers(&comm->options, share);
     find_places(comm);
-    find_rates(comm);
+    spr_comm_find_rates(comm);
     spr_topology_update(&comm->topology, comm->ids, comm->size);
     if (spr_topology_has_racks(&comm->topology))
         spr_info(SPR_SUB_INIT, "rank %d: %d hosts in %d racks", comm->rank, comm->topology.hosts,
                  comm->topology.racks);
-    if (comm->topology.uneven)
-        tell_links(comm);
+    spr_comm_tell_rates(comm);
     return SPR_OK;
 }

@@ -48,6 +48,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/indices.h \
 	collectives/kind.c \
 	collectives/kind.h \
+	collectives/link_rates.c \
 	collectives/links.c \
 	collectives/membership.c \
 	collectives/membership.h \

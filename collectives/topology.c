@@ -33,6 +33,7 @@ bool spr_topology_new(struct spr_topology *t, int world)
     }
     t->hosts = t->racks = world;
     t->uneven = false;
+    t->slowest = 0;
     t->gain = t->most = 1;
     for (int r = 0; r < world; r++) {
         t->identity[r] = t->rack_identity[r] = r;
@@ -146,6 +147,7 @@ static void compare_links(struct spr_topology *t, const int *ids, int size)
         slowest = t->host_rate[h] < slowest ? t->host_rate[h] : slowest;
         fastest = t->host_rate[h] > fastest ? t->host_rate[h] : fastest;
     }
+    t->slowest = slowest;
     t->gain = t->most = 1;
     t->uneven = slowest > 0 && slowest < fastest && t->hosts > 2 && !spr_topology_has_racks(t);
     if (!t->uneven)

@@ -40,7 +40,8 @@ struct spr_topology {
     /* Where links of hosts are so unlike that it is worth it, all are known, and there are no
      * racks: what each ought to own (collectives/shares.h). */
     bool uneven;
-    uint32_t *host_rate; /* [hosts] */
+    uint32_t *host_rate; /* [hosts] kbit/s */
+    uint32_t slowest;    /* of these */
     uint32_t *cuts;      /* [hosts + 1] */
     double gain, most;   /* spr_shares_gain(), spr_shares_most(); 1 where links are alike */
 };

@@ -18,10 +18,25 @@ static void draw_rates(struct world *w)
     world_set_rates(w, rate);
 }
 
+/* Any ranks on any hosts, in one rack half of the time: else links are not looked at. */
+static void draw_hosts(struct world *w)
+{
+    static const int none[WORLD_MAX];
+    int host[WORLD_MAX];
+
+    world_draw_hosts(w, &rng);
+    for (int r = 0; r < w->ranks; r++)
+        host[r] = (int)spr_rng_below(&rng, (uint64_t)w->ranks);
+    if (spr_rng_below(&rng, 2))
+        world_share_racks(w, host, none);
+}
+
 static void sums_over_any_links_are_right(void **state)
 {
     static const char *const names[] = {"direct", "hierarchical", NULL};
     static const size_t n[] = {0, 1, 63, 65, 1000, 4097, 65536, 300001, 2500003};
+    const struct spr_topology *t0;
+    int uneven[2] = {0};
     struct world w;
 
     (void)state;
@@ -35,12 +50,16 @@ static void sums_over_any_links_are_right(void **state)
                 if (n[i] > 65536 && ((i + (size_t)trial) % 2 || ranks % 3))
                     continue;
                 if (trial % 2)
-                    world_draw_hosts(&w, &rng);
+                    draw_hosts(&w);
                 draw_rates(&w);
+                t0 = &w.comms[0]->topology;
+                uneven[t0->hosts < ranks] += t0->uneven;
                 check_allreduce(&w, names[trial / 2], t, op, n[i], i % 2, i);
             }
         world_destroy(&w);
     }
+    assert_true(uneven[0] > 0 || most_ranks() < 9);
+    assert_true(uneven[1] > 0 || most_ranks() < 9);
 }
 
 /* A slice's shard of a rank may be longer in a later slice, which is shorter: its parts are not.
@@ -57,6 +76,7 @@ static void later_slices_have_no_longer_parts(void **state)
     struct world w;
 
     (void)state;
+    rng = (struct spr_rng){seed, 4};
     for (size_t i = 0; i < SPR_ARRAY_LEN(cases) + 6; i++) {
         bool drawn = i >= SPR_ARRAY_LEN(cases);
         int per_host = drawn ? 3 + (int)spr_rng_below(&rng, 3) : cases[i].per_host;

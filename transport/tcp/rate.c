@@ -12,7 +12,7 @@
 
 #include "base/util.h"
 
-static const char *const made_up[] = {"veth", "bridge", "tun", "dummy", "openvswitch"};
+static const char *const made_up[] = {"veth", "bridge", "tun", "dummy", "openvswitch", "vmxnet3"};
 
 void spr_tcp_link_facts(const char *interface, struct spr_tcp_link_facts *facts)
 {
@@ -31,7 +31,7 @@ void spr_tcp_link_facts(const char *interface, struct spr_tcp_link_facts *facts)
     if (ioctl(fd, SIOCETHTOOL, &r) == 0) {
         /* Not ethtool_cmd_speed(), which shifts "unknown" out of an int. */
         facts->mbit = (uint32_t)link.speed_hi << 16 | link.speed;
-        if (facts->mbit == (uint32_t)SPEED_UNKNOWN)
+        if (facts->mbit == (uint32_t)SPEED_UNKNOWN || facts->mbit == UINT16_MAX)
             facts->mbit = 0;
     }
     r.ifr_data = (void *)&driver;

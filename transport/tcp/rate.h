@@ -19,7 +19,7 @@ void spr_tcp_link_facts(const char *interface, struct spr_tcp_link_facts *facts)
 #define SPR_TCP_MOST_MBIT 4000000u /* no link has more */
 
 /* Mbit/s of the link that an interface leads to other hosts by; 0: not known. What bridges, tunnels
- * and the cables of containers say of themselves is a constant, and no link's rate. */
+ * and the cables of containers and some virtual machines say is a constant, and no link's rate. */
 uint32_t spr_tcp_link_mbit(const char *interface);
 
 #endif

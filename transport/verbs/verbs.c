@@ -5,6 +5,7 @@
 #include "transport/verbs/verbs.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -390,11 +391,13 @@ static spr_status open_transport(const struct spr_transport_params *params,
 static struct spr_link_rate rate(const struct spr_transport *base)
 {
     const struct verbs_transport *t = (const struct verbs_transport *)base;
-    double gbit = 0;
+    double sum = 0;
 
-    for (uint32_t i = 0; i < t->rails; i++)
-        gbit += spr_verbs_gbit(&t->rail[i].device.port);
-    return (struct spr_link_rate){gbit < 4000 ? (uint32_t)(gbit * 1e6) : 0, t->rails};
+    for (uint32_t i = 0; i < t->rails; i++) {
+        double gbit = spr_verbs_gbit(&t->rail[i].device.port);
+        sum = gbit > 0 ? sum + gbit : INFINITY;
+    }
+    return (struct spr_link_rate){sum < 4000 ? (uint32_t)(sum * 1e6) : 0, t->rails};
 }
 
 const struct spr_transport_ops spr_transport_verbs = {
