@@ -15,45 +15,73 @@ struct spr_link_rate spr_comm_link_rate(const spr_comm *comm, const struct spr_t
     return t->ops->rate ? t->ops->rate(t) : (struct spr_link_rate){0};
 }
 
-/* Do all links of rank 0 to other hosts go by RDMA, or all not? Every rank comes to the same. */
-static bool all_links_are(const spr_comm *comm, bool rdma)
+enum links { LINKS_TCP, LINKS_RDMA, LINKS_MIXED };
+
+/* Of those who have RDMA, are some on different hosts? *all: everybody has it. */
+static bool may_use_rdma(const spr_comm *comm, bool *all)
+{
+    const struct spr_peer_info *first = NULL;
+    bool apart = false;
+
+    *all = true;
+    for (int r = 0; r < comm->size; r++) {
+        const struct spr_peer_info *peer = &comm->peers[r];
+
+        if (!(peer->transports >> SPR_T_VERBS & 1)) {
+            *all = false;
+            continue;
+        }
+        first = first ? first : peer;
+        apart |= !spr_peer_same_host(first, peer);
+    }
+    return apart;
+}
+
+/* By what hosts are linked. All ranks come to the same, also those that were built without RDMA:
+ * what links two others is asked only where everybody has it. */
+static enum links kind_of_links(const spr_comm *comm)
 {
     const struct spr_peer_info *peers = comm->peers;
+    int links = 0, rdma = 0;
+    bool all;
 
-    for (int r = 1; r < comm->size; r++) {
+    if (!may_use_rdma(comm, &all))
+        return LINKS_TCP;
+    for (int r = 1; all && r < comm->size; r++) {
         const struct spr_transport_kind *kind;
 
         if (spr_peer_same_host(&peers[0], &peers[r]))
             continue;
         kind = spr_transport_choose(&peers[0], &peers[r], NULL);
-        if (!kind || (kind->id == SPR_T_VERBS) != rdma)
-            return false;
+        links++;
+        rdma += kind && kind->id == SPR_T_VERBS;
     }
-    return true;
+    return !all || (rdma > 0 && rdma < links) ? LINKS_MIXED : rdma > 0 ? LINKS_RDMA : LINKS_TCP;
 }
 
 /* By RDMA, or by that of the TCP twins which the rank has. */
-static struct spr_link_rate rate_of(const struct spr_peer_info *peer, bool rdma)
+static struct spr_link_rate rate_of(const struct spr_peer_info *peer, enum links links)
 {
-    if (rdma)
+    if (links == LINKS_RDMA)
         return peer->rate[SPR_T_VERBS];
     return peer->rate[peer->transports >> SPR_T_URING & 1 ? SPR_T_URING : SPR_T_EPOLL];
 }
 
-/* Not known where some have more interfaces or devices than others, of which they do not use all
- * between each other. */
+/* Not known where some go by RDMA and some do not, or have more interfaces or devices than others,
+ * of which they do not use all between each other. */
 void spr_comm_find_rates(spr_comm *comm)
 {
-    bool rdma = all_links_are(comm, true), alike = rdma || all_links_are(comm, false);
+    enum links links = kind_of_links(comm);
+    bool alike = links != LINKS_MIXED;
     uint32_t of = 0;
 
     for (int r = 0; alike && r < comm->size; r++) {
-        struct spr_link_rate rate = rate_of(&comm->peers[r], rdma);
+        struct spr_link_rate rate = rate_of(&comm->peers[r], links);
         alike = !rate.of || !of || rate.of == of;
         of = rate.of ? rate.of : of;
     }
     for (int r = 0; r < comm->size; r++)
-        comm->topology.rate[r] = alike ? rate_of(&comm->peers[r], rdma).kbit : 0;
+        comm->topology.rate[r] = alike ? rate_of(&comm->peers[r], links).kbit : 0;
 }
 
 static const char *host_name(const spr_comm *comm, int host)

@@ -74,6 +74,7 @@ test_programs += \
 	tests/unit/test_auth \
 	tests/unit/test_identity \
 	tests/unit/test_choice \
+	tests/unit/test_link_rates \
 	tests/unit/test_outcome \
 	tests/unit/test_ranks \
 	tests/unit/test_secret \
