@@ -2,8 +2,6 @@
 #include "collectives/shares.h"
 
 #include <assert.h>
-#include <math.h>
-#include <stdbool.h>
 
 #include "base/util.h"
 
@@ -70,8 +68,10 @@ double spr_shares_gain(const uint32_t *rate, int hosts, const uint32_t *cuts)
 
     for (int h = 0; h < hosts; h++) {
         double part = (double)(cuts[h + 1] - cuts[h]) / SPR_WHOLE;
-        longest = fmax(longest, (1 + (hosts - 2) * part) / rate[h]);
-        slowest = fmin(slowest, rate[h]);
+        double time = (1 + (hosts - 2) * part) / rate[h];
+        /* No fmax(): on its maximum over a loop gcc 12 for 64-bit ARM has an internal error. */
+        longest = time > longest ? time : longest;
+        slowest = rate[h] < slowest ? rate[h] : slowest;
     }
     return longest * slowest * hosts / (2 * (hosts - 1));
 }
