@@ -137,6 +137,7 @@ static void list_ranks(struct spr_topology *t, int size)
 static void compare_links(struct spr_topology *t, const int *ids, int size)
 {
     uint32_t slowest = UINT32_MAX, fastest = 0;
+    double gain;
 
     for (int h = 0; h < t->hosts; h++)
         t->host_rate[h] = 0;
@@ -153,10 +154,11 @@ static void compare_links(struct spr_topology *t, const int *ids, int size)
     if (!t->uneven)
         return;
     spr_shares_by_rate(t->host_rate, t->hosts, t->cuts);
-    t->uneven = spr_shares_gain(t->host_rate, t->hosts, t->cuts) < WORTH;
+    gain = spr_shares_gain(t->host_rate, t->hosts, t->cuts);
+    t->uneven = gain < WORTH;
     if (!t->uneven)
         return;
-    t->gain = spr_shares_gain(t->host_rate, t->hosts, t->cuts);
+    t->gain = gain;
     t->most = spr_shares_most(t->cuts, t->hosts);
 }
 

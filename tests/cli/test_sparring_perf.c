@@ -298,6 +298,16 @@ static void json_is_json(void **state)
     assert_has(result.error, "sparse_allreduce"); /* the table */
 }
 
+/* Skips the test where there can be none. */
+static void need_emulated_hosts(void)
+{
+    run("$RUN -n 2 --emulate 1gbit -- true");
+    if (result.code == 0)
+        return;
+    print_message("no emulated network here: %s", result.error);
+    skip();
+}
+
 /* A meter of its own: retransmissions only add to it, and loopback is not in it. Of many
  * iterations, as a busy machine sends a few of them half again. */
 static void interfaces_count_what_the_transport_counts(void **state)
@@ -306,11 +316,7 @@ static void interfaces_count_what_the_transport_counts(void **state)
     run("$PERF --json - -b 4 -e 4 -n 1");
     if (strstr(result.error, "libjansson") != NULL)
         skip();
-    run("$RUN -n 2 --emulate 1gbit -- true");
-    if (result.code != 0) {
-        print_message("no emulated network here: %s", result.error);
-        skip();
-    }
+    need_emulated_hosts();
     run("$RUN -n 2 --emulate 1gbit -- $PERF --json - -b 1M -e 1M -n 20 | python3 -c '"
         "import json, sys\n"
         "row = json.load(sys.stdin)[\"rows\"][0]\n"
@@ -371,11 +377,7 @@ static void ranks_poll_where_each_has_a_cpu(void **state)
 static void racks_of_a_topology_file_are_levels(void **state)
 {
     (void)state;
-    run("$RUN -n 2 --emulate 1gbit -- true");
-    if (result.code != 0) {
-        print_message("no emulated network here: %s", result.error);
-        skip();
-    }
+    need_emulated_hosts();
     run("topology=$(mktemp) && echo 'a: h[01]' >$topology && echo 'b: h2 h3' >>$topology &&"
         " for what in allreduce 'sparse_allreduce --density 5%' 'compressed_allreduce --codec "
         "topk'; do"
@@ -394,11 +396,7 @@ static void racks_of_a_topology_file_are_levels(void **state)
 static void hosts_with_slower_links_own_less(void **state)
 {
     (void)state;
-    run("$RUN -n 2 --emulate 1gbit -- true");
-    if (result.code != 0) {
-        print_message("no emulated network here: %s", result.error);
-        skip();
-    }
+    need_emulated_hosts();
     run("SPARRING_LOG=info $RUN -n 4 --emulate 1gbit,100mbit,1gbit -- $PERF --elements 256K --algo "
         "auto,hierarchical -n 3 -c 1");
     assert_int_equal(result.code, 0);
