@@ -17,22 +17,32 @@
  *   +--------+--------+-----------------------------+             something is not finite
  *
  * bits: what the groups of a window may take, bits per value, heads included. Where the errors that
- * were asked for take more, each is raised to one level, the least that fits: with mode=relative,
- * too, since one error for all, and nothing for groups whose values are smaller, has about the
- * least sum of squares for its bits (reverse water-filling: Cover and Thomas, "Elements of
- * Information Theory", theorem 10.3.3). The width that the level needs is then used to the full.
- * The level has 8 significant bits and is below the largest magnitude, so that something is sent in
- * every step. Beyond the budget are only heads, groups next to the largest magnitude, and what is
- * not finite.
+ * were asked for take more, groups get fewer bits, mode=relative or not, so that the sum of squares
+ * of errors is about the least for the bits. That of w bits is taken to be, per value,
+ *
+ *    d(w) = min(v, (M / T)^2 / 12)    M the largest magnitude of the group, v its mean square,
+ *    d(0) = v                         T = 2^(w-1) - 1 the largest code: steps of M / T
+ *
+ * so range and variance decide. A bit has the same price everywhere, and a group takes those that
+ * make d(w) + price * w least (Shoham and Gersho 1988, "Efficient bit allocation for an arbitrary
+ * set of quantizers"): 2 bits have hardly less error than none where values are about normal, and
+ * are passed over for 3 of fewer groups. The price is found by bisection; a price has a root of 8
+ * significant bits, and what that leaves of the budget goes to the first groups that would take
+ * more at the next lower one. The width that a group gets is used to the full. Something is sent in
+ * every step: beyond the budget are only heads, one group, and what is not finite.
  *
  * step is 2 * error less 1/64 of it, since the scaled value, the code times the step and the step
  * itself are rounded: codes are below 2^15, so this is off by at most 2^15 * 3 * 2^-24 of a step,
  * 0.006 of one, and (0.5 + 0.006) * 63/64 < 0.5.
  */
+#include "compress/kernels/select.h"
 #include "compress/values/group.h"
 
 #define TOP_MAX 32767
+#define WIDTH_MIN 2u /* bits of a code */
+#define WIDTH_MAX 16u
 #define RAW UINT32_MAX
+#define WIDTH_RAW 32u
 #define HEAD_BYTES 8
 #define SPAN 65536u /* values that share a budget: a window (compress/blocks.h) */
 #define SPAN_GROUPS (SPAN / SPR_VALUES_GROUP_MIN) /* at most */
@@ -103,42 +113,27 @@ static size_t bounded_bound(const void *options, size_t n)
 
 static double bounded_bits(const void *options) { return options_of(options)->bits; }
 
-/* Bytes of a group behind its head. */
-static size_t body_bytes(uint32_t top, size_t n)
+static unsigned width_of(uint32_t top)
 {
-    if (top == RAW)
-        return n * sizeof(float);
-    return top ? spr_padded(n * spr_width_of((int)top)) : 0;
+    return top == RAW ? WIDTH_RAW : top ? spr_width_of((int)top) : 0;
 }
+
+/* Bytes of a group behind its head. */
+static size_t body_bytes(unsigned width, size_t n) { return spr_padded(n * width); }
 
 static double step_of(double error) { return error * 2 * 63 / 64; }
 
-/* As many codes as fit the width that a step for `error` needs; largest > error. */
-static uint32_t plan_full(float largest, double error, struct spr_quantiser *q)
-{
-    double codes = ceil((double)largest / step_of(error));
-    int top;
-
-    if (codes > TOP_MAX)
-        return RAW;
-    top = (1 << (spr_width_of((int)codes) - 1)) - 1;
-    *q = spr_quantiser_of(largest, top);
-    return (uint32_t)top;
-}
-
-/* How a group is coded: returns its top, and the quantiser if that is neither 0 nor RAW. */
-static uint32_t plan(const struct bounded_options *o, float largest, double level,
-                     struct spr_quantiser *q)
+/* How a group is coded for the error that was asked for: returns its top, and the quantiser if that
+ * is neither 0 nor RAW. */
+static uint32_t plan(const struct bounded_options *o, float largest, struct spr_quantiser *q)
 {
     double error = o->mode == RELATIVE ? o->error * (double)largest : o->error;
     int16_t top;
 
     if (!(largest <= FLT_MAX))
         return RAW;
-    if ((double)largest <= error || (double)largest <= level)
+    if ((double)largest <= error)
         return 0;
-    if (error < level)
-        return plan_full(largest, level, q);
     q->scale = (float)step_of(error);
     if (q->scale < SPR_VALUES_TINY || largest / q->scale >= TOP_MAX)
         return RAW;
@@ -154,45 +149,215 @@ static float largest_of(const float *in, size_t n)
     return spr_float_of(spr_values_kernels()->largest(in, n));
 }
 
-/* Do groups of these magnitudes keep to the budget? */
-static bool fits(const struct bounded_options *o, const float *largest, size_t n, double level)
+/* Head and codes. Returns where the next group begins. */
+static uint8_t *encode_group(const float *in, size_t n, uint32_t top, struct spr_quantiser q,
+                             uint8_t *to)
 {
-    struct spr_quantiser q;
-    size_t bytes = 0;
+    int16_t code[SPR_VALUES_GROUP_MAX];
 
-    for (size_t at = 0; at < n; at += o->group)
-        bytes +=
-            HEAD_BYTES + body_bytes(plan(o, *largest++, level, &q), spr_min_size(o->group, n - at));
-    return (double)(8 * bytes) <= o->bits * (double)n;
+    spr_store_float(to, top == 0 || top == RAW ? 0 : q.scale);
+    spr_store_u32(to + 4, top);
+    to += HEAD_BYTES;
+    if (top == RAW) {
+        memcpy(to, in, n * sizeof(float));
+    } else if (top) {
+        spr_values_kernels()->nearest16(in, n, q, code);
+        spr_values_kernels()->pack16(code, n, spr_width_of((int)top), to);
+        spr_pad(to, n * spr_width_of((int)top));
+    }
+    return to + body_bytes(width_of(top), n);
 }
 
-/* The error that n values, at most a span, have at least: 0, or by bisection, over the upper 16
- * bits of floats, one above SPR_VALUES_TINY and below the largest magnitude. */
-static double level_of(const struct bounded_options *o, const float *in, size_t n)
+/* ---- A budget ---- */
+
+/* The groups that share one. */
+struct span {
+    const struct bounded_options *o;
+    size_t n, groups;
+    float largest[SPAN_GROUPS], rms[SPAN_GROUPS];
+    uint8_t asked[SPAN_GROUPS]; /* widths, for the error that was asked for */
+    double low, high;           /* levels: what groups take at the lower one is too much */
+    bool sent;                  /* a group that has a choice has been sent, or will be */
+};
+
+static uint32_t full(unsigned width) { return (UINT32_C(1) << (width - 1)) - 1; }
+
+/* Mean square of what so many bits leave, unless that is more than what is there. */
+static double noise(const struct span *s, size_t g, unsigned width)
 {
-    float largest[SPAN_GROUPS], tiny = SPR_VALUES_TINY, most = 2 * tiny;
-    uint32_t low = spr_load_u32(&tiny) >> 16, high;
-    size_t groups = 0;
+#define NOISE(w) 1.0 / (12.0 * ((1 << ((w)-1)) - 1) * ((1 << ((w)-1)) - 1))
+    static const double of_one[WIDTH_MAX + 1] = {
+        0,         0,         NOISE(2),  NOISE(3),  NOISE(4),  NOISE(5),
+        NOISE(6),  NOISE(7),  NOISE(8),  NOISE(9),  NOISE(10), NOISE(11),
+        NOISE(12), NOISE(13), NOISE(14), NOISE(15), NOISE(16),
+    };
 
-    for (size_t at = 0; at < n; at += o->group) {
-        float here = largest_of(in + at, spr_min_size(o->group, n - at));
+    return (double)s->largest[g] * (double)s->largest[g] * of_one[width];
+}
 
-        if (here <= FLT_MAX && here > most)
-            most = here;
-        largest[groups++] = here;
-    }
-    if (fits(o, largest, n, 0))
+static double variance(const struct span *s, size_t g)
+{
+    return (double)s->rms[g] * (double)s->rms[g];
+}
+
+static bool has_choice(const struct span *s, size_t g)
+{
+    return s->largest[g] <= FLT_MAX && s->asked[g] > 0;
+}
+
+/* The least bits that are better than none. */
+static unsigned least_width(const struct span *s, size_t g)
+{
+    unsigned width = WIDTH_MIN;
+
+    while (width < WIDTH_MAX && noise(s, g, width) >= variance(s, g))
+        width++;
+    return width < s->asked[g] ? width : s->asked[g];
+}
+
+/* The bits that a group takes when one costs level^2. */
+static unsigned width_at(const struct span *s, size_t g, double level)
+{
+    double price = level * level, least = variance(s, g);
+    unsigned width = 0;
+
+    if (level <= 0 || !has_choice(s, g))
+        return s->asked[g];
+    if (s->largest[g] < SPR_VALUES_TINY)
         return 0;
-    high = (spr_load_u32(&most) - 1) >> 16;
-    while (high - low > 1) {
-        uint32_t middle = (low + high) / 2;
+    for (unsigned w = WIDTH_MIN; w <= WIDTH_MAX; w++) {
+        double cost = noise(s, g, w) + price * w;
 
-        if (fits(o, largest, n, (double)spr_float_of(middle << 16)))
-            high = middle;
-        else
-            low = middle;
+        if (cost < least) {
+            least = cost;
+            width = w;
+        } else if (width) {
+            break; /* convex from there on */
+        }
     }
-    return (double)spr_float_of(high << 16);
+    return width < s->asked[g] ? width : s->asked[g];
+}
+
+/* The level from which on it takes none. */
+static double worth(const struct span *s, size_t g)
+{
+    double most = 0;
+
+    if (!has_choice(s, g) || s->largest[g] < SPR_VALUES_TINY)
+        return 0;
+    for (unsigned w = WIDTH_MIN; w <= WIDTH_MAX; w++) {
+        double gain = (variance(s, g) - noise(s, g, w)) / w;
+
+        if (gain > most)
+            most = gain;
+    }
+    return sqrt(most);
+}
+
+static size_t group_len(const struct span *s, size_t g)
+{
+    return spr_min_size(s->o->group, s->n - g * s->o->group);
+}
+
+/* What is left of the budget, in bytes. */
+static double spare_at(const struct span *s, double level)
+{
+    double spare = s->o->bits * (double)s->n / 8;
+
+    for (size_t g = 0; g < s->groups; g++)
+        spare -= (double)(HEAD_BYTES + body_bytes(width_at(s, g, level), group_len(s, g)));
+    return spare;
+}
+
+static void look_at(struct span *s, const struct bounded_options *o, const float *in, size_t n)
+{
+    s->o = o;
+    s->n = n;
+    s->low = s->high = 0;
+    s->sent = true;
+    s->groups = spr_div_ceil(n, o->group);
+    for (size_t g = 0; g < s->groups; g++) {
+        const float *from = in + g * o->group;
+        size_t m = group_len(s, g);
+        struct spr_quantiser q;
+
+        s->largest[g] = largest_of(from, m);
+        s->rms[g] = (float)sqrt(spr_select_kernels()->squares(from, m) / (double)m);
+        s->asked[g] = (uint8_t)width_of(plan(o, s->largest[g], &q));
+    }
+}
+
+/* Neighbours among the upper 16 bits of normal floats: what groups take at `high` fits, or is
+ * nothing; at `low` it does not, or that is the least level. Where nothing is sent at `high`,
+ * something is at `low`. */
+static void find_levels(struct span *s)
+{
+    double most = 2 * (double)FLT_MIN;
+    uint32_t below = spr_magnitude(FLT_MIN) >> 16, above, top;
+
+    for (size_t g = 0; g < s->groups; g++)
+        if (worth(s, g) > most)
+            most = worth(s, g);
+    top = spr_magnitude((float)most);
+    above = ((top + 2) >> 16) + 1; /* more than `most`, which is rounded */
+    while (above - below > 1) {
+        uint32_t middle = (below + above) / 2;
+
+        if (spare_at(s, (double)spr_float_of(middle << 16)) >= 0)
+            above = middle;
+        else
+            below = middle;
+    }
+    s->high = (double)spr_float_of(above << 16);
+    s->sent = false;
+    for (size_t g = 0; g < s->groups && !s->sent; g++)
+        s->sent = has_choice(s, g) && width_at(s, g, s->high) > 0;
+    if (!s->sent)
+        below = (top - 2) >> 16;
+    s->low = (double)spr_float_of(below << 16);
+}
+
+/* Bits of a group: what it takes at `high`, and up to what it would at `low` if *spare bytes, which
+ * are left, allow; the first one of all whether they do or not. */
+static unsigned fill(struct span *s, size_t g, double *spare)
+{
+    unsigned width = width_at(s, g, s->high), more = width_at(s, g, s->low);
+    unsigned least = width ? width : least_width(s, g);
+    size_t m = group_len(s, g), has = body_bytes(width, m);
+
+    if (more <= width)
+        return width;
+    while (more > least && (double)(body_bytes(more, m) - has) > *spare)
+        more--;
+    if ((double)(body_bytes(more, m) - has) > *spare && s->sent)
+        return width;
+    *spare -= (double)(body_bytes(more, m) - has);
+    s->sent = true;
+    return more;
+}
+
+static uint8_t *encode_within(const struct bounded_options *o, const float *in, size_t n,
+                              uint8_t *to)
+{
+    struct span s;
+    double spare;
+
+    look_at(&s, o, in, n);
+    if (spare_at(&s, 0) < 0)
+        find_levels(&s);
+    spare = spare_at(&s, s.high);
+    for (size_t g = 0; g < s.groups; g++) {
+        struct spr_quantiser q = {0};
+        uint32_t top = plan(o, s.largest[g], &q);
+        unsigned width = fill(&s, g, &spare);
+
+        if (width < s.asked[g]) {
+            top = width ? full(width) : 0;
+            q = spr_quantiser_of(width ? s.largest[g] : 0, (int)top);
+        }
+        to = encode_group(in + g * o->group, group_len(&s, g), top, q, to);
+    }
+    return to;
 }
 
 static size_t bounded_encode(const void *options, struct spr_draw draw, const float *in, size_t n,
@@ -200,30 +365,18 @@ static size_t bounded_encode(const void *options, struct spr_draw draw, const fl
 {
     const struct bounded_options *o = options;
     size_t span = spr_div_ceil(SPAN, o->group) * o->group;
-    int16_t code[SPR_VALUES_GROUP_MAX];
+    size_t stride = o->bits > 0 ? span : o->group;
     uint8_t *to = out;
-    double level = 0;
 
     (void)draw;
-    for (size_t at = 0; at < n; at += o->group) {
-        size_t m = spr_min_size(o->group, n - at);
+    for (size_t at = 0; at < n; at += stride) {
+        size_t m = spr_min_size(stride, n - at);
         struct spr_quantiser q = {0};
-        uint32_t top;
 
-        if (o->bits > 0 && at % span == 0)
-            level = level_of(o, in + at, spr_min_size(span, n - at));
-        top = plan(o, largest_of(in + at, m), level, &q);
-        spr_store_float(to, top == 0 || top == RAW ? 0 : q.scale);
-        spr_store_u32(to + 4, top);
-        to += HEAD_BYTES;
-        if (top == RAW) {
-            memcpy(to, in + at, m * sizeof(float));
-        } else if (top) {
-            spr_values_kernels()->nearest16(in + at, m, q, code);
-            spr_values_kernels()->pack16(code, m, spr_width_of((int)top), to);
-            spr_pad(to, m * spr_width_of((int)top));
-        }
-        to += body_bytes(top, m);
+        if (o->bits > 0)
+            to = encode_within(o, in + at, m, to);
+        else
+            to = encode_group(in + at, m, plan(o, largest_of(in + at, m), &q), q, to);
     }
     return (size_t)(to - (uint8_t *)out);
 }
@@ -252,7 +405,7 @@ static spr_status bounded_check(const void *options, const void *bytes, size_t s
             return SPR_ERR_PROTO;
         }
         top = spr_load_u32(from + 4);
-        body = body_bytes(top, m);
+        body = body_bytes(width_of(top), m);
         if (left - HEAD_BYTES < body) {
             *why = "values: a group ends early";
             return SPR_ERR_PROTO;
@@ -297,7 +450,7 @@ static size_t bounded_decode(const void *options, const void *bytes, size_t n, e
             spr_values_kernels()->unpack16(from, m, spr_width_of((int)top), code);
             spr_values_kernels()->decode16(code, m, step, how, out + at);
         }
-        from += body_bytes(top, m);
+        from += body_bytes(width_of(top), m);
     }
     return (size_t)(from - (const uint8_t *)bytes);
 }
