@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,22 +26,30 @@
 
 /* Who we are to the others --------------------------------------------------------------------- */
 
+/* Where it cannot be read, a rank is on a host of its own: on one host, TCP does it, too; on two,
+ * shared memory would not. */
 static void read_boot_id(uint8_t id[16])
 {
     char text[64] = "";
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : 0, digit = 0;
 
     if (fd >= 0)
         close(fd);
     memset(id, 0, 16);
-    for (ssize_t i = 0, digit = 0; i < n && digit < 32; i++) {
+    for (ssize_t i = 0; i < n && digit < 32; i++) {
         const char *hex = "0123456789abcdef", *at = strchr(hex, text[i]);
         if (!at || !text[i])
             continue;
         id[digit / 2] = (uint8_t)(id[digit / 2] << 4 | (at - hex));
         digit++;
     }
+    if (digit == 32)
+        return;
+    spr_warn(SPR_SUB_INIT, "cannot read /proc/sys/kernel/random/boot_id: this rank counts as alone "
+                           "on its host, without shared memory; mount /proc");
+    if (getrandom(id, 16, 0) != 16)
+        memcpy(id, &(pid_t){getpid()}, sizeof(pid_t));
 }
 
 void spr_comm_describe(const spr_comm *comm, struct spr_peer_info *info)

@@ -175,6 +175,8 @@ void spr_channel_cut(struct spr_channel *ch, int peer)
     cancel_waiting(p, ch->status);
     spr_channel_recall_over(p);
     p->receiving = NULL;
+    if (p->arriving)
+        spr_channel_drop_early(p, p->arriving);
     if (recv)
         recv->done(recv, ch->status);
 }

@@ -115,11 +115,10 @@ struct spr_link_rate {
 
 /* What a rank tells all others at start; exchanged by the bootstrap's allgather. Plain bytes. */
 struct spr_peer_info {
-    uint32_t version;     /* SPR_FRAME_VERSION */
-    uint32_t transports;  /* bit SPR_T_... = offered */
-    uint64_t config_hash; /* settings that must be equal */
-    uint8_t
-        boot_id[16]; /* same host = same boot id and network namespace, and a memfd that passed */
+    uint32_t version;       /* SPR_FRAME_VERSION */
+    uint32_t transports;    /* bit SPR_T_... = offered */
+    uint64_t config_hash;   /* settings that must be equal */
+    uint8_t boot_id[16];    /* same host = same boot id and network namespace */
     uint64_t net_namespace; /* inode */
     uint64_t rack;          /* same rack = same number; 0: it stands alone */
     uint32_t pid, uid;

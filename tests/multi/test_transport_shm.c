@@ -4,12 +4,14 @@
  */
 #include <poll.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -323,8 +325,7 @@ static void frames_sent_before_the_end_still_arrive(void **state)
     nodes[0].t = NULL;
     assert_true(node_drive_until(nodes, 2, rank_1_is_down, NULL));
     assert_int_equal(nodes[1].peers[0].received, 20);
-    assert_true(nodes[1].peers[0].why == SPR_ERR_RANK_LOST ||
-                nodes[1].peers[0].why == SPR_ERR_LINK);
+    assert_int_equal(nodes[1].peers[0].why, SPR_ERR_RANK_LOST);
     node_release_all(&nodes[1]); /* the bytes are still there */
     assert_int_equal(nodes[1].errors, 0);
     close_mesh(2);
@@ -336,10 +337,15 @@ static bool all_returned(void *ctx)
     return nodes[0].peers[1].sent == nodes[0].peers[1].posted && nodes[1].peers[0].down;
 }
 
+/* To the peer, what was queued is missing: an end of file alone would be proof of death. */
 static void a_killed_link_returns_its_frames_without_down(void **state)
 {
     (void)state;
-    open_mesh(2);
+    for (int i = 0; i < 2; i++) {
+        node_open(&nodes[i], i, 2, seed);
+        nodes[i].min_bytes = SPR_SHM_SMALL_BYTES + 1; /* of 64, slots for 24 */
+    }
+    node_mesh(nodes, 2);
     nodes[1].sinks = 1 << SPR_SINK_BORROW;
     for (int i = 0; i < NODE_TX; i++)
         node_send_next(&nodes[0], 1);
@@ -348,11 +354,35 @@ static void a_killed_link_returns_its_frames_without_down(void **state)
     assert_true(node_drive_until(nodes, 2, all_returned, NULL));
     assert_false(nodes[0].peers[1].down);
     assert_int_equal(nodes[0].peers[1].failed + nodes[1].peers[0].received, NODE_TX);
+    assert_true(nodes[0].peers[1].failed > 0);
+    print_message("the peer saw: %s\n", nodes[1].peers[0].text);
+    assert_int_equal(nodes[1].peers[0].why, SPR_ERR_LINK);
     node_release_all(&nodes[1]);
     assert_int_equal(nodes[0].errors + nodes[1].errors, 0);
     node_send_next(&nodes[0], 1);
     assert_true(node_drive_until(nodes, 2, all_returned, NULL));
     assert_int_equal(nodes[0].peers[1].failed + nodes[1].peers[0].received, NODE_TX + 1);
+    close_mesh(2);
+}
+
+/* A data loader has the socket of the link as well. */
+static void a_link_ends_while_a_forked_child_lives(void **state)
+{
+    pid_t child;
+
+    (void)state;
+    open_mesh(2);
+    child = fork();
+    if (child == 0) {
+        for (;;)
+            pause();
+    }
+    assert_true(child > 0);
+    nodes[0].t->ops->kill(nodes[0].peers[1].link);
+    assert_true(node_drive_until(nodes, 2, rank_1_is_down, NULL));
+    assert_int_equal(nodes[1].peers[0].why, SPR_ERR_RANK_LOST);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
     close_mesh(2);
 }
 
@@ -369,6 +399,7 @@ int main(void)
         NODE_TEST(the_end_of_a_peer_wakes),
         NODE_TEST(frames_sent_before_the_end_still_arrive),
         NODE_TEST(a_killed_link_returns_its_frames_without_down),
+        NODE_TEST(a_link_ends_while_a_forked_child_lives),
     };
 
     seed = spr_rng_test_seed();

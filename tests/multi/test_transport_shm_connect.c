@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -251,6 +252,52 @@ static void a_crowd_of_64_ranks_connects_soon(void **state)
     assert_true(seconds < 5 * spr_time_factor());
 }
 
+/* Connections that another user begins, and that are closed at once: until `until` they are
+ * begun. */
+static void knock_as_another_user(const struct spr_peer_info *info, int count)
+{
+    struct sockaddr_un name;
+    socklen_t bytes = spr_shm_socket_name(&name, info->address[SPR_T_SHM]);
+
+    if (setgid(65534) < 0 || setuid(65534) < 0)
+        _exit(1);
+    for (int i = 0; i < count; i++) {
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+        if (fd < 0 || connect(fd, (struct sockaddr *)&name, bytes) < 0)
+            _exit(1);
+    }
+    _exit(0);
+}
+
+/* However many there are, one call looks at some, so that the rank gets to do its own work. */
+static void other_users_do_not_keep_a_rank_busy(void **state)
+{
+    const int count = 500;
+    int status = 0, seen = 0;
+    pid_t child;
+
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    node_open(&nodes[0], 0, 2, seed);
+    child = fork();
+    if (child == 0)
+        knock_as_another_user(&nodes[0].info, count);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    for (int calls = 0; seen < count; calls++) {
+        int n;
+
+        spr_shm_of(nodes[0].t)->sockets_due = true;
+        n = nodes[0].t->ops->progress(nodes[0].t);
+        assert_in_range(n, 0, 64);
+        assert_in_range(calls, 0, 100);
+        seen += n;
+    }
+    node_close(&nodes[0]);
+}
+
 static void only_ranks_of_this_user_and_host_are_usable(void **state)
 {
     struct spr_peer_info mine = {.transports = 1u << SPR_T_SHM, .uid = 5, .net_namespace = 6};
@@ -318,6 +365,7 @@ int main(void)
         NODE_TEST(strangers_do_not_keep_the_job_from_starting),
         NODE_TEST(silent_strangers_are_closed_at_their_deadline),
         NODE_TEST(a_crowd_of_64_ranks_connects_soon),
+        NODE_TEST(other_users_do_not_keep_a_rank_busy),
         NODE_TEST(only_ranks_of_this_user_and_host_are_usable),
         NODE_TEST(a_failed_allocation_leaves_nothing_behind),
     };

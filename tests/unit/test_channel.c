@@ -23,6 +23,12 @@ static void note(void *ctx, int peer, const struct spr_frame *f, const void *dat
     fail_msg("a frame of type %d was taken", f->type);
 }
 
+static void mismatch(void *ctx, int peer, uint32_t operation)
+{
+    (void)ctx;
+    fail_msg("rank %d disagrees on operation %u", peer, operation);
+}
+
 static enum spr_operation_state state_of(void *ctx, uint32_t operation, uint64_t *descriptor)
 {
     (void)ctx, (void)operation, (void)descriptor;
@@ -52,7 +58,7 @@ static const struct spr_transport_ops ops = {.name = "hand",
 struct scene {
     struct spr_options options;
     struct spr_counters counters;
-    struct spr_trace trace;
+    struct spr_trace *trace;
     struct spr_transport transport;
     struct spr_link link;
     struct spr_channel channel;
@@ -66,11 +72,16 @@ static void begin(struct scene *s)
     memset(s, 0, sizeof *s);
     assert_int_equal(spr_opt_defaults(spr_options_table, spr_options_count, &s->options, &error),
                      SPR_OK);
+    s->trace = spr_trace_new(0, 2);
+    assert_non_null(s->trace);
     assert_int_equal(spr_channel_init(&s->channel, 0, 2, 1, &s->options, &spr_clock_monotonic,
-                                      &s->counters, &s->trace),
+                                      &s->counters, s->trace),
                      SPR_OK);
-    s->channel.events = (struct spr_channel_events){
-        .failed = failed, .note = note, .state = state_of, .ctx = &s->channel};
+    s->channel.events = (struct spr_channel_events){.failed = failed,
+                                                    .note = note,
+                                                    .mismatch = mismatch,
+                                                    .state = state_of,
+                                                    .ctx = &s->channel};
     s->transport.ops = &ops;
     s->link = (struct spr_link){&s->transport, 1, SPR_LINK_UP, NULL};
     spr_channel_attach(&s->channel, &s->link, true);
@@ -79,6 +90,7 @@ static void begin(struct scene *s)
 static void end(struct scene *s)
 {
     spr_channel_destroy(&s->channel);
+    spr_trace_free(s->trace);
     spr_opt_free(spr_options_table, spr_options_count, &s->options);
 }
 
@@ -111,10 +123,40 @@ static void half_a_frame_of_the_last_epoch_has_no_effect_in_the_next(void **stat
     }
 }
 
+/* A rank is ahead, and dies in the middle of what it sends; whether its link has ended by itself or
+ * is cut, the next epoch's operation of that number is another one. */
+static void half_a_message_of_a_dead_rank_disagrees_with_nobody(void **state)
+{
+    static const int rank_of[] = {0, -1};
+
+    (void)state;
+    for (int cut = 0; cut < 2; cut++) {
+        struct spr_frame f = {
+            .type = SPR_FRAME_DATA, .epoch = 1, .bytes = 8, .operation = 5, .descriptor = 77};
+        struct spr_rx rx;
+        struct scene s;
+
+        f.arg = 1; /* without a grant */
+        spr_frame_seal(&f);
+        begin(&s);
+        assert_int_equal(spr_channel_link_events.header(&s.link, &f, &rx), SPR_OK);
+        assert_non_null(s.channel.peers[1].arriving);
+        spr_channel_stop(&s.channel, SPR_ERR_RANK_LOST, 1, "a guardian said so");
+        if (cut)
+            spr_channel_cut(&s.channel, 1);
+        else
+            spr_channel_link_events.down(&s.link, SPR_ERR_RANK_LOST, "end of file");
+        spr_channel_new_epoch(&s.channel, 2, rank_of, 5);
+        spr_channel_begin(&s.channel, 5, 78);
+        end(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(half_a_frame_of_the_last_epoch_has_no_effect_in_the_next),
+        cmocka_unit_test(half_a_message_of_a_dead_rank_disagrees_with_nobody),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

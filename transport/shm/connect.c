@@ -52,6 +52,7 @@ static void close_socket(struct spr_shm *t, struct spr_shm_conn *c)
         return;
     /* Explicitly: close() does not, while a forked child has the descriptor too. */
     spr_shm_epoll_set(t, EPOLL_CTL_DEL, c->socket, 0, NULL);
+    (void)shutdown(c->socket, SHUT_RDWR); /* nor would the other side see the end */
     close(c->socket);
     c->socket = -1;
 }

@@ -20,6 +20,10 @@
 /* What an epoll event points to: the first member of each source. */
 enum spr_shm_source { SPR_SHM_LISTENER, SPR_SHM_BELL, SPR_SHM_TIMER, SPR_SHM_CONN, SPR_SHM_LINK };
 
+/* The one byte that is ever sent on the socket of a link: the end that follows is not that of the
+ * process. */
+#define SPR_SHM_CUT 'c'
+
 struct spr_shm_link {
     enum spr_shm_source source;
     struct spr_link base;
@@ -46,6 +50,7 @@ struct spr_shm_link {
     int socket;       /* open as long as the link: its end of file is the peer's end */
     int pid, pidfd;   /* the socket may outlive the process, in a child that it forked; -1 = none */
     bool gone;        /* end of file seen; frames that are in the ring still count */
+    bool was_cut;     /* ... and the peer has said that it lives on */
     bool cut;         /* kill() was called: return what is queued, no other upcall */
     spr_status fault; /* found outside progress(): take the link down there */
     const char *fault_text;
@@ -150,7 +155,5 @@ void spr_shm_conn_free_dead(struct spr_shm *t);
 /* ---- shm.c ---- */
 /* Take a link down, with upcalls: queued frames come back, then down(). Only inside progress(). */
 void spr_shm_link_down(struct spr_shm_link *link, spr_status why, const char *text);
-/* Close what a link has open; its memory stays mapped until the transport is closed. */
-void spr_shm_link_shut(struct spr_shm_link *link);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -65,10 +66,27 @@ static void close_source(struct spr_shm *t, int *fd)
     *fd = -1;
 }
 
-void spr_shm_link_shut(struct spr_shm_link *link)
+/* The end of the socket, also where a forked child has it, too. To the peer it is that of this
+ * process, unless it is told that this one goes on, and has cut the link in the middle. */
+static void hang_up(const struct spr_shm_link *link, bool cut)
+{
+    const char word = SPR_SHM_CUT;
+
+    if (link->socket < 0)
+        return;
+    if (cut && send(link->socket, &word, 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        spr_debug(SPR_SUB_SHM, "tell rank %d that the link is cut: %s", link->base.peer,
+                  strerror(errno));
+    (void)shutdown(link->socket, SHUT_RDWR);
+}
+
+/* Close what a link has open; its memory stays mapped until the transport is closed. `broken`:
+ * because of an error. */
+static void shut(struct spr_shm_link *link, bool broken)
 {
     struct spr_shm *t = spr_shm_of_link(link);
 
+    hang_up(link, broken || link->uncopied);
     link->base.state = SPR_LINK_DOWN;
     if (link->conn)
         spr_shm_conn_close(t, link->conn);
@@ -85,7 +103,7 @@ void spr_shm_link_down(struct spr_shm_link *link, spr_status why, const char *te
     if (link->base.state == SPR_LINK_DOWN)
         return;
     spr_debug(SPR_SUB_SHM, "link to rank %d is down: %s", link->base.peer, text);
-    spr_shm_link_shut(link);
+    shut(link, why != SPR_ERR_RANK_LOST);
     /* Slots that the peer holds are not used again: it may still read them. */
     return_sent(link);
     if (!link->cut)
@@ -101,6 +119,8 @@ static int link_progress(struct spr_shm_link *link)
         n += spr_shm_flush(link);
         if (link->fault)
             spr_shm_link_down(link, link->fault, link->fault_text);
+        else if (link->gone && !spr_shm_has_frame(link) && link->was_cut)
+            spr_shm_link_down(link, SPR_ERR_LINK, "the process has cut the link");
         else if (link->gone && !spr_shm_has_frame(link))
             spr_shm_link_down(link, SPR_ERR_RANK_LOST, "the process ended or closed its socket");
     }
@@ -111,7 +131,7 @@ static int link_progress(struct spr_shm_link *link)
 
 static void link_free(struct spr_shm_link *link)
 {
-    spr_shm_link_shut(link);
+    shut(link, false);
     spr_shm_view_unmap(&link->view);
     spr_pool_destroy(&link->copies);
     spr_free(link);
@@ -238,7 +258,7 @@ static void shm_kill(struct spr_link *base)
 
     link->cut = true;
     if (base->state != SPR_LINK_DOWN)
-        spr_shm_link_shut(link);
+        shut(link, false);
 }
 
 static int shm_progress(struct spr_transport *base)

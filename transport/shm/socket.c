@@ -25,7 +25,8 @@
 
 #define BACKLOG 4096
 #define MAX_HALF_OPEN 64
-#define TICK_NS 20000000 /* deadlines and retries are looked at this often */
+#define ACCEPT_PER_CALL 32 /* whoever connects without a pause has the rank do other work, too */
+#define TICK_NS 20000000   /* deadlines and retries are looked at this often */
 #define EVENTS 64
 
 socklen_t spr_shm_socket_name(struct sockaddr_un *to, const uint8_t name[16])
@@ -133,11 +134,11 @@ bool spr_shm_same_user(int fd, int *pid)
     return true;
 }
 
-static int accept_all(struct spr_shm *t)
+static int accept_some(struct spr_shm *t)
 {
     int n = 0;
 
-    while (t->half_open < MAX_HALF_OPEN) {
+    while (n < ACCEPT_PER_CALL && t->half_open < MAX_HALF_OPEN) {
         int pid, fd = accept4(t->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
         if (fd < 0) {
@@ -159,7 +160,8 @@ static int accept_all(struct spr_shm *t)
             close(fd);
         }
     }
-    pause_listener(t, true);
+    if (t->half_open >= MAX_HALF_OPEN)
+        pause_listener(t, true);
     return n;
 }
 
@@ -195,8 +197,8 @@ static bool process_ended(int pidfd)
     return pidfd >= 0 && poll(&p, 1, 0) > 0;
 }
 
-/* Nothing is ever sent on the socket of a link: bytes break the protocol, and zero bytes are its
- * end. */
+/* Nothing is sent on the socket of a link but the word that it is cut: other bytes break the
+ * protocol, and zero bytes are its end. */
 static void on_link(struct spr_shm_link *link)
 {
     char byte;
@@ -205,7 +207,9 @@ static void on_link(struct spr_shm_link *link)
     if (link->socket < 0 || link->gone)
         return;
     n = recv(link->socket, &byte, 1, MSG_DONTWAIT);
-    if (n > 0) {
+    if (n > 0 && byte == SPR_SHM_CUT) {
+        link->gone = link->was_cut = true;
+    } else if (n > 0) {
         link->fault = SPR_ERR_PROTO;
         link->fault_text = "bytes on the socket of a link";
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR) || process_ended(link->pidfd)) {
@@ -248,7 +252,7 @@ int spr_shm_sockets_progress(struct spr_shm *t)
 
         switch (*source) {
         case SPR_SHM_LISTENER:
-            n += accept_all(t);
+            n += accept_some(t);
             break;
         case SPR_SHM_TIMER:
             on_tick(t);

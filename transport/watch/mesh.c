@@ -17,6 +17,7 @@
 
 /* Keeps a connection of the mesh from being taken for one of the data path. */
 #define PURPOSE 0x6d657368u /* "mesh" */
+#define MOVES 64            /* passes before the lock is given up, and beats are due again */
 
 struct peer {
     struct spr_link *link; /* NULL: none */
@@ -225,9 +226,11 @@ static void sleep_for(struct spr_mesh *m, uint64_t ns)
         (void)!read(m->wake_fd, &count, sizeof count);
 }
 
+/* Not for as long as there is something: whoever connects without a pause must not keep the beats
+ * from leaving. */
 static void move(struct spr_mesh *m)
 {
-    while (m->transport->ops->progress(m->transport) > 0)
+    for (int i = 0; i < MOVES && m->transport->ops->progress(m->transport) > 0; i++)
         ;
 }
 
