@@ -259,7 +259,8 @@ static spr_status compressed_plan(struct spr_plan *plan, spr_comm *comm, spr_cod
     if (!spr_algorithm_exists(comm, plan, options ? options->algorithm : NULL, spr_thread_error()))
         return spr_thread_error()->status;
     plan->count = spr_codec_elements(codec);
-    status = spr_check_finite(comm, plan, options, gradient);
+    /* A retry does not read it. */
+    status = spr_codec_is_retry(codec) ? SPR_OK : spr_check_finite(comm, plan, options, gradient);
     if (status)
         return status;
     place.blocks = spr_blocks_choose(vector, (uint32_t)comm->size);

@@ -242,8 +242,12 @@ spr_status spr_codec_choose(spr_comm *comm, const char *const *specs, int count,
     if (status == SPR_OK)
         status = make(&c, layout, parameters);
     status = agree_on_start(&c, status);
-    if (status == SPR_OK)
+    if (status == SPR_OK) {
         status = measure(&c);
+        /* Of which the others may not know. */
+        if (status == SPR_ERR_NOMEM)
+            status = spr_comm_failed_call(comm, status, spr_thread_error());
+    }
     if (status == SPR_OK)
         status = decide(&c, chosen);
     drop(&c);

@@ -124,6 +124,21 @@ static void update_urgent(spr_comm *comm, int priority)
     spr_channel_set_urgent(&comm->channel, urgent);
 }
 
+/* Those that have ended too far ahead, and need not wait any more. */
+static void wake_ended(spr_comm *comm)
+{
+    struct spr_list *it;
+
+    spr_list_for_each(it, &comm->running)
+    {
+        spr_request *rq = spr_list_entry(it, spr_request, node);
+        if (!spr_outcome_reaches(&comm->done, rq->operation))
+            break;
+        if (rq->ended)
+            spr_collective_wake(rq);
+    }
+}
+
 static void complete(spr_request *rq, spr_status status)
 {
     spr_comm *comm = rq->comm;
@@ -136,6 +151,7 @@ static void complete(spr_request *rq, spr_status status)
     /* The next one is the oldest now, which may do more. */
     if (!spr_list_empty(&comm->running))
         spr_collective_wake(spr_list_entry(comm->running.next, spr_request, node));
+    comm->ended -= rq->ended;
     spr_channel_forget(&comm->channel, rq->operation);
     rq->done = true;
     rq->result = status;
@@ -143,6 +159,8 @@ static void complete(spr_request *rq, spr_status status)
         comm->cause_told = true;
     if (!comm->error.status)
         spr_outcome_add(&comm->done, rq->operation);
+    if (comm->ended)
+        wake_ended(comm);
     if (status < 0 && status != SPR_ERR_TOO_SMALL)
         comm->counters.failures++;
     else
@@ -156,12 +174,12 @@ static void complete(spr_request *rq, spr_status status)
 }
 
 static void nothing_to_clean(spr_request *rq) { (void)rq; }
+static const struct spr_algorithm nothing = {.cleanup = nothing_to_clean};
 
 /* What a codec sends when it knows the sum of what it has sent, by the algorithm that was asked for
  * if that can. False: it has what it wants. */
 static bool next_round(spr_request *rq)
 {
-    static const struct spr_algorithm nothing = {.cleanup = nothing_to_clean};
     struct spr_plan *plan = &rq->plan;
     struct spr_codec_step step;
     spr_status status;
@@ -184,6 +202,21 @@ static bool next_round(spr_request *rq)
     return true;
 }
 
+/* Go on. True: nothing is left to do. */
+static bool is_over(spr_request *rq)
+{
+    if (rq->rejected) {
+        if (rq->outstanding == 0)
+            rq->algorithm->cleanup(rq);
+        return rq->outstanding == 0;
+    }
+    if (!rq->algorithm->advance(rq) || rq->outstanding > 0 || rq->comm->error.status)
+        return false;
+    spr_halves_unpack(rq);
+    rq->algorithm->cleanup(rq);
+    return !next_round(rq);
+}
+
 void spr_collective_step(spr_request *rq)
 {
     spr_comm *comm = rq->comm;
@@ -201,19 +234,13 @@ void spr_collective_step(spr_request *rq)
         }
         return;
     }
-    if (rq->rejected) {
-        if (rq->outstanding == 0) {
-            rq->algorithm->cleanup(rq);
-            complete(rq, rq->rejected);
-        }
-        return;
+    if (!rq->ended && is_over(rq)) {
+        rq->algorithm = &nothing;
+        rq->ended = true;
+        comm->ended++;
     }
-    if (rq->algorithm->advance(rq) && rq->outstanding == 0 && !comm->error.status) {
-        spr_halves_unpack(rq);
-        rq->algorithm->cleanup(rq);
-        if (!next_round(rq))
-            complete(rq, rq->result);
-    }
+    if (rq->ended && spr_outcome_reaches(&comm->done, rq->operation))
+        complete(rq, rq->rejected ? rq->rejected : rq->result);
 }
 
 void spr_collective_reject(spr_request *rq, spr_status status, int blamed, const char *text)

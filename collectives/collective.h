@@ -143,6 +143,7 @@ struct spr_request {
     int priority;         /* larger: more urgent */
     size_t outstanding;   /* messages posted and not yet done */
     bool done, canceled;
+    bool ended;          /* all but its completion, which waits until the outcome reaches it */
     bool brief;          /* so short that its events may share a reading of the clock */
     bool named;          /* the algorithm was asked for by name */
     spr_status rejected; /* SPR_OK, or why it fails alone */

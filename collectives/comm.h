@@ -107,6 +107,7 @@ struct spr_comm {
     uint32_t grow_first, grow_end;
     uint32_t hidden;         /* number of the last operation of the growth that made it; 0: none */
     struct spr_outcome done; /* operations that have ended here, and not by a failure of all */
+    unsigned ended;          /* requests that have, too far ahead of others to be in it */
     struct spr_list codecs;  /* whose last step may be taken back */
     uint64_t next_timer_ns;
     uint64_t process; /* that made it, see base/fork.h */

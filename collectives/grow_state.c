@@ -166,7 +166,7 @@ spr_status spr_growth_vote(struct spr_growth *g, spr_status mine)
     }
     (void)spr_comm_failed_call(g->old, status, g->error);
     cause = *g->error;
-    if (all_have(g, operation)) {
+    if (all_have(g, operation) && mine == SPR_OK) {
         leave(g->old);
         spr_error_clear(g->error);
         return SPR_OK;

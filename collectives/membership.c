@@ -42,8 +42,9 @@ struct spr_membership {
     int coordinator;
     uint64_t since_ns, patience_ns; /* since when nothing has changed */
     int redo;
-    struct member *members; /* [world] */
-    int *rank_of;           /* [world] */
+    struct spr_outcome common; /* of the last epoch that had any */
+    struct member *members;    /* [world] */
+    int *rank_of;              /* [world] */
 };
 
 static bool has(const uint8_t *map, int peer) { return map[peer / 8] >> (peer % 8) & 1; }
@@ -172,6 +173,16 @@ static bool is_quorate(const spr_comm *comm)
 
 /* The next epoch ------------------------------------------------------------------------------- */
 
+/* Is there an operation in it of the epoch that began with this one? If not, it says nothing of
+ * those before, which may have failed. */
+static bool has_any(const struct spr_outcome *common, uint32_t first)
+{
+    static const struct spr_outcome none;
+
+    return common->completed != first - 1 ||
+           memcmp(common->later, none.later, sizeof none.later) != 0;
+}
+
 /* This rank is in the epoch that `next` describes. */
 static void enter(spr_comm *comm, const struct view *next)
 {
@@ -182,6 +193,8 @@ static void enter(spr_comm *comm, const struct view *next)
     v->epoch = next->epoch;
     v->first_operation = next->first_operation;
     v->common = next->common;
+    if (has_any(&next->common, last.first_operation))
+        m->common = next->common;
     memcpy(v->out, next->out, sizeof v->out);
     m->redo +=
         spr_outcome_surplus(&comm->done, &v->common) -
@@ -395,5 +408,5 @@ int spr_membership_redo(const spr_comm *comm) { return comm->membership->redo; }
 
 const struct spr_outcome *spr_membership_common(const spr_comm *comm)
 {
-    return &comm->membership->self.common;
+    return &comm->membership->common;
 }

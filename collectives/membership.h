@@ -54,7 +54,8 @@ void spr_membership_view(spr_comm *comm, int peer, const void *data, size_t byte
 /* Since begin(): how many of the caller's operations were completed here and are not complete
  * everywhere. */
 int spr_membership_redo(const spr_comm *comm);
-/* When this epoch began: the operations of earlier ones that are complete on all its members. */
+/* The operations that are complete on all members, when the last epoch ended in which there were
+ * any. */
 const struct spr_outcome *spr_membership_common(const spr_comm *comm);
 
 #endif

@@ -34,11 +34,16 @@ static void normalise(struct spr_outcome *o)
     }
 }
 
+bool spr_outcome_reaches(const struct spr_outcome *o, uint32_t operation)
+{
+    return operation - o->completed - 1 < SPR_OUTCOME_AHEAD;
+}
+
 void spr_outcome_add(struct spr_outcome *o, uint32_t operation)
 {
     uint32_t k = operation - o->completed - 1;
 
-    if (k < SPR_OUTCOME_AHEAD)
+    if (spr_outcome_reaches(o, operation))
         o->later[k / 64] |= (uint64_t)1 << (k % 64);
     normalise(o);
 }

@@ -23,7 +23,7 @@
 struct spr_comm;
 
 /* Operations may complete out of order; one that is further ahead of the oldest that is not
- * complete counts as not complete. */
+ * complete counts as not complete, and is not completed before that one has caught up. */
 #define SPR_OUTCOME_AHEAD 256u
 
 /* A set of operations: all up to `completed`, and completed + 1 + k for each bit k. Also part of
@@ -36,6 +36,8 @@ struct spr_outcome {
 _Static_assert(sizeof(struct spr_outcome) == 40, "outcome layout");
 
 bool spr_outcome_has(const struct spr_outcome *o, uint32_t operation);
+/* Can it be added? */
+bool spr_outcome_reaches(const struct spr_outcome *o, uint32_t operation);
 void spr_outcome_add(struct spr_outcome *o, uint32_t operation);
 void spr_outcome_intersect(struct spr_outcome *o, const struct spr_outcome *other);
 /* How many are in `own` and not in `common`, which is a subset of it. */

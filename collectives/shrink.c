@@ -81,7 +81,7 @@ spr_status spr_comm_shrink(spr_comm *comm, double patience_s, spr_shrink_info *i
     if (comm->world > SPR_MEMBERSHIP_MAX)
         return spr_error_set(spr_thread_error(), SPR_ERR_UNSUPPORTED, comm->rank,
                              "shrink: more than %d ranks", SPR_MEMBERSHIP_MAX);
-    if (patience_s <= 0)
+    if (!(patience_s > 0)) /* nor NaN */
         patience_s = comm->options.init_timeout_s;
     spr_comm_lock(comm);
     before = comm->size;

@@ -335,7 +335,9 @@ spr_status spr_codec_tune(spr_comm *comm, spr_codec *codec)
                                        .count = plan.count,
                                        .most_entries = plan.most_entries,
                                        .vtype = plan.vtype,
+                                       .coding = plan.coding,
                                        .sum_vtype = plan.sum_vtype,
+                                       .sum_coding = plan.sum_coding,
                                        .bound_union = plan.bound_union},
                     given ? &last : NULL);
 }

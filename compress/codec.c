@@ -209,10 +209,12 @@ static void begin_new(spr_codec *codec, const float *gradient, struct spr_codec_
     spr_quality_begun(codec, gradient, step, spr_monotonic_ns() - start);
 }
 
+bool spr_codec_is_retry(const spr_codec *codec) { return codec->phase == SPR_CODEC_ABSORBED; }
+
 spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
                               const struct spr_codec_place *place, struct spr_codec_step *step)
 {
-    bool again = codec->phase == SPR_CODEC_ABSORBED;
+    bool again = spr_codec_is_retry(codec);
     bool several = place->blocks.ranks > 1;
     int slot = again ? codec->slot : codec->committed == 0;
 

@@ -135,6 +135,8 @@ bool spr_codec_bounds_hosts(const spr_codec *codec);
  * none, or it is known no more. */
 bool spr_codec_last_list(const spr_codec *codec, const uint32_t **index, const float **value,
                          size_t *count);
+/* Does the next begin return the list of a step that was aborted? */
+bool spr_codec_is_retry(const spr_codec *codec);
 spr_status spr_codec_begin_at(spr_codec *codec, const float *gradient,
                               const struct spr_codec_place *place, struct spr_codec_step *step);
 /* As one rank alone. */

@@ -18,6 +18,7 @@
 #include "base/crc32c.h"
 #include "base/rng.h"
 #include "base/util.h"
+#include "compress/codec.h"
 #include "compress/value.h"
 #include "tests/multi/faults.h"
 #include "tests/multi/job.h"
@@ -361,12 +362,45 @@ static void a_checked_input_that_is_not_finite_is_named_on_all_ranks(void **stat
     }
 }
 
+/* ... which is not read again after an abort, whatever it holds by then. */
+static void run_again(struct job *job, int rank, spr_comm *comm)
+{
+    spr_layout layout = {1, "w", 0, N, 1};
+    struct spr_codec_step step;
+    static float x[N];
+    spr_codec *codec;
+
+    (void)job;
+    fill(x, 0);
+    memset(x, 0, SPECIAL * sizeof *x);
+    RANK_CHECK(spr_codec_create("topk:ratio=1%", &layout, 1, &codec) == SPR_OK);
+    RANK_CHECK(spr_codec_begin(codec, x, &step) == SPR_OK);
+    spr_codec_abort(codec);
+    x[PLACE] = rank == CULPRIT ? NAN : 1;
+    RANK_CHECK(spr_compressed_allreduce(comm, codec, x, SPR_SUM, NULL) == SPR_OK);
+    for (size_t i = 0; i < N; i++)
+        RANK_CHECK(x[i] == 0 || x[i] == RANKS);
+    spr_codec_destroy(codec);
+}
+
+static void what_a_retry_does_not_read_is_not_checked(void **state)
+{
+    struct job job;
+
+    (void)state;
+    setenv("SPARRING_CHECK_FINITE", "yes", 1);
+    job_start(&job, RANKS, job_transports[0], run_again, NULL);
+    unsetenv("SPARRING_CHECK_FINITE");
+    job_expect_success(&job, SECONDS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nan_and_infinities_come_out_the_same_everywhere),
         cmocka_unit_test(ranks_with_unlike_cpus_have_the_same_nans),
         cmocka_unit_test(a_checked_input_that_is_not_finite_is_named_on_all_ranks),
+        cmocka_unit_test(what_a_retry_does_not_read_is_not_checked),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -219,6 +219,8 @@ static void run_tuned_for(struct job *job, int rank, spr_comm *comm)
                  {"sparse_allreduce", 100000, 100},
                  {"sparse_allreduce", 100000, 70000},
                  {"sparse_allreduce", 1, 1}};
+    static const char *const coders[] = {"topk:ratio=2%+fp16", "topk:ratio=2%+int8",
+                                         "topk:ratio=2%,sums=int4"};
     bool canonical = getenv("SPARRING_DETERMINISM") != NULL;
     uint32_t names = 0;
     spr_layout layout = {1, "w", 0, 50000, 1};
@@ -250,11 +252,13 @@ static void run_tuned_for(struct job *job, int rank, spr_comm *comm)
     RANK_CHECK(*fastest(comm, "sparse_allreduce", 50000, 1000));
     spr_codec_destroy(codec);
     /* Who can sum such values, and its steps find what was measured. */
-    RANK_CHECK(spr_codec_create("topk:ratio=2%+fp16", &layout, 1, &codec) == SPR_OK);
-    RANK_CHECK(!is_tuned(comm, codec));
-    RANK_CHECK(spr_codec_tune(comm, codec) == SPR_OK);
-    RANK_CHECK(is_tuned(comm, codec));
-    spr_codec_destroy(codec);
+    for (size_t i = 0; i < sizeof coders / sizeof *coders; i++) {
+        RANK_CHECK(spr_codec_create(coders[i], &layout, 1, &codec) == SPR_OK);
+        RANK_CHECK(!is_tuned(comm, codec));
+        RANK_CHECK(spr_codec_tune(comm, codec) == SPR_OK);
+        RANK_CHECK(is_tuned(comm, codec));
+        spr_codec_destroy(codec);
+    }
     /* Coded vectors: nothing to do. */
     RANK_CHECK(spr_codec_create("onebit", &layout, 1, &codec) == SPR_OK);
     RANK_CHECK(spr_codec_tune(comm, codec) == SPR_OK);

@@ -314,6 +314,56 @@ static void who_was_ahead_is_told_after_a_second_round(void **state)
     assert_int_equal(status[0], SPR_OK);
     assert_int_equal(w.comms[0]->channel.epoch, 3);
     assert_int_equal(spr_membership_redo(w.comms[0]), 1);
+    /* Rank 1 has not got the broadcast, operation 1. */
+    assert_int_equal(spr_membership_common(w.comms[0])->completed, 0);
+    assert_int_equal(spr_membership_common(w.comms[1])->completed, 0);
+    world_destroy(&w);
+}
+
+/* More operations than an outcome reaches ahead, of which the first ends last. */
+static void what_ends_far_ahead_of_others_is_complete_in_the_end(void **state)
+{
+    enum { CALLS = 2 * SPR_OUTCOME_AHEAD + 10, LONG = 1 << 20 };
+    static spr_request *requests[3][CALLS];
+    static float tiny[3][CALLS];
+    float *large[3];
+    bool members[3] = {true, true, false};
+    struct world w;
+    int left = 3 * CALLS;
+
+    (void)state;
+    make(&w, 3, 0);
+    for (int r = 0; r < 3; r++) {
+        large[r] = spr_calloc(LONG, sizeof **large);
+        assert_non_null(large[r]);
+        for (int i = 0; i < CALLS; i++)
+            assert_int_equal(spr_iallreduce(w.comms[r], i ? &tiny[r][i] : large[r],
+                                            i ? &tiny[r][i] : large[r], i ? 1 : LONG, SPR_FP32,
+                                            SPR_SUM, NULL, &requests[r][i]),
+                             SPR_OK);
+    }
+    for (int round = 0; left > 0 && round < 10000; round++) {
+        world_settle(&w, 1);
+        for (int r = 0; r < 3; r++)
+            for (int i = CALLS - 1; i >= 0; i--) {
+                if (!requests[r][i] || spr_test(&requests[r][i]) == SPR_IN_PROGRESS)
+                    continue;
+                assert_true(i < (int)SPR_OUTCOME_AHEAD || spr_outcome_has(&w.comms[r]->done, 1));
+                left--;
+            }
+    }
+    assert_int_equal(left, 0);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(w.comms[r]->done.completed, CALLS);
+        assert_int_equal(w.comms[r]->ended, 0);
+        spr_free(large[r]);
+    }
+    spr_sim_kill(w.sim, 2, now(&w));
+    post(&w, NULL);
+    assert_true(world_run(&w, now(&w) + 100 * SECOND));
+    shrink(&w, "far ahead", 0, NULL);
+    assert_int_equal(spr_membership_common(w.comms[0])->completed, CALLS);
+    check_group(&w, members, "far ahead", 0);
     world_destroy(&w);
 }
 
@@ -483,6 +533,7 @@ int main(void)
         cmocka_unit_test(of_a_cut_network_one_part_goes_on),
         cmocka_unit_test(who_was_ahead_is_told),
         cmocka_unit_test(who_was_ahead_is_told_after_a_second_round),
+        cmocka_unit_test(what_ends_far_ahead_of_others_is_complete_in_the_end),
         cmocka_unit_test(ranks_that_disagree_in_a_new_group_are_told_at_once),
         cmocka_unit_test(last_words_are_heard_before_a_loss_counts),
         cmocka_unit_test(whom_the_watch_gives_up_meanwhile_is_left_out),
