@@ -74,7 +74,10 @@ tools_libspr_trace_la_SOURCES = \
 
 bin_PROGRAMS += tools/sparring-trace
 tools_sparring_trace_LDADD = tools/libspr-trace.la base/libspr-base.la $(spr_system_libs)
-tools_sparring_trace_SOURCES = tools/trace/main.c
+tools_sparring_trace_SOURCES = \
+	tools/streams.c \
+	tools/streams.h \
+	tools/trace/main.c
 
 # sparring-run names the culprit of a failed job as sparring-trace does; it needs nothing else of the library.
 bin_PROGRAMS += tools/sparring-run
@@ -82,6 +85,8 @@ tools_sparring_run_LDADD = tools/libspr-trace.la base/libspr-base.la $(spr_syste
 tools_sparring_run_SOURCES = \
 	tools/option_rows.c \
 	tools/option_rows.h \
+	tools/streams.c \
+	tools/streams.h \
 	tools/run/emulate.c \
 	tools/run/emulate.h \
 	tools/run/end.c \
@@ -120,7 +125,9 @@ command_sources = \
 	tools/json.h \
 	tools/option_rows.c \
 	tools/option_rows.h \
-	tools/matrix_layout.h
+	tools/matrix_layout.h \
+	tools/streams.c \
+	tools/streams.h
 collective_sources = \
 	tools/codec_spec.c \
 	tools/codec_spec.h \
@@ -131,6 +138,8 @@ collective_sources = \
 bin_PROGRAMS += tools/sparring-perf
 tools_sparring_perf_LDADD = $(spr_static_libs) $(JANSSON_LIBS)
 tools_sparring_perf_SOURCES = \
+	tools/first_rank.c \
+	tools/first_rank.h \
 	$(collective_sources) \
 	$(command_sources) \
 	tools/perf/buckets.c \
@@ -174,7 +183,12 @@ tools_sparring_perf_SOURCES = \
 
 bin_PROGRAMS += tools/sparring-tune
 tools_sparring_tune_LDADD = libsparring.la
-tools_sparring_tune_SOURCES = tools/tune/main.c
+tools_sparring_tune_SOURCES = \
+	tools/first_rank.c \
+	tools/first_rank.h \
+	tools/streams.c \
+	tools/streams.h \
+	tools/tune/main.c
 
 # It asks the library's own functions what they would choose, which are hidden in the shared library.
 bin_PROGRAMS += tools/sparring-info
@@ -200,7 +214,9 @@ tools_sparring_info_SOURCES = \
 	tools/info/system.c \
 	tools/info/text.c \
 	tools/json.c \
-	tools/json.h
+	tools/json.h \
+	tools/streams.c \
+	tools/streams.h
 
 # It measures what is hidden in the shared library.
 bin_PROGRAMS += tools/sparring-codec

@@ -129,6 +129,10 @@ static void ranks_may_use_what_the_hard_limits_allow(void **state)
     (void)state;
     run("ulimit -Sn 64; $RUN -n 40 --tag -- sh -c '[ $(ulimit -Sn) = $(ulimit -Hn) ]'");
     assert_code(0);
+    /* More ranks than half of the descriptors that a process may have. */
+    run("ulimit -n 24; timeout -s KILL 20 $RUN -n 11 --timeout 10 -- echo here");
+    assert_code(0);
+    assert_int_equal(count(result.output, "here\n"), 11);
 }
 
 static void standard_input_is_rank_0s(void **state)

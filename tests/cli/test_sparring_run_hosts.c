@@ -123,6 +123,9 @@ static void ranks_run_on_hosts_block_by_block(void **state)
         /* Nothing but the host on the command line. */
         assert_int_equal(count(result.output, "me@a sh -s\n"), 2);
         assert_int_equal(count(result.output, "b sh -s\n"), 1);
+        /* Of a rank that joins a job, which starts one of its own. */
+        run_remote(i, "SPARRING_JOIN=1 $RUN --hosts a --rsh $R -- sh -c 'echo [$SPARRING_JOIN]'");
+        assert_has(result.output, "[]\n");
     }
 }
 
@@ -179,6 +182,11 @@ static void remote_ranks_end_together(void **state)
                "while :; do sleep 0.1; done' & " AWAIT_READY(2) "kill -USR1 $!; wait $!; }");
         assert_code(0);
         assert_int_equal(count(result.output, "got it"), 2);
+        /* As at a terminal: what a shell starts in the background ignores it. */
+        run_remote(i, "{ (trap - INT; exec env --default-signal=INT $RUN --hosts a,b --rsh $R -- "
+                      "sh -c '" SAY_READY
+                      "exec sleep 50') & " AWAIT_READY(2) "kill -INT $!; wait $!; }");
+        assert_code(130);
     }
 }
 

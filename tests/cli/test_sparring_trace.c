@@ -322,6 +322,15 @@ static void a_named_directory_is_kept(void **state)
     assert_int_equal(run("$RUN -n 2 --trace-dir $DIR/kept -- $SELF rank none at 0"), 0);
     assert_int_equal(run("$TRACE verdict $DIR/kept"), 0);
     assert_has(output, "1 file of other communicators left out");
+    /* ... nor is any of them the reason why one failed that has none. */
+    assert_int_equal(run("$RUN -n 2 --trace-dir $DIR/kept -- sh -c 'exit 3'"), 3);
+    assert_null(strstr(error, "verdict"));
+    /* A job in a rank of another one has a directory of its own. */
+    assert_int_equal(run("$RUN -n 1 --trace-dir $DIR/kept -- $RUN -n 1 -- sh -c "
+                         "'echo $SPARRING_TRACE_DIR'"),
+                     0);
+    assert_null(strstr(output, "/kept"));
+    assert_has(output, "/sparring-");
 }
 
 static void bad_input_gets_one_line(void **state)

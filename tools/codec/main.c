@@ -2,9 +2,9 @@
  *
  * sparring-codec: measures codecs, tries them on gradients, and chooses among them.
  */
-#include <stdio.h>
-
 #include "tools/codec/commands.h"
+#include "tools/command_line.h"
+#include "tools/streams.h"
 
 int main(int argc, char **argv)
 {
@@ -15,6 +15,7 @@ int main(int argc, char **argv)
     struct options options;
     int code;
 
+    streams_open();
     switch (options_parse(&options, argc, argv)) {
     case OPTIONS_SHOWN:
         code = 0;
@@ -25,9 +26,5 @@ int main(int argc, char **argv)
         code = options.lines ? bench_lines(&options) : run[options.command](&options);
         break;
     }
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        fprintf(stderr, "sparring-codec: cannot write to standard output\n");
-        return 1;
-    }
-    return code;
+    return streams_close(tool.name, code);
 }

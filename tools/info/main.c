@@ -2,12 +2,12 @@
  *
  * sparring-info: what Sparring finds on this host, and what it would use.
  */
-#include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/info/doctor.h"
+#include "tools/streams.h"
 
 struct options {
     const char *json, *transports;
@@ -88,11 +88,7 @@ static bool print(const struct report *r, const struct options *o, int *problems
         text_report(r, out);
     if (nowhere)
         fclose(nowhere);
-    if (done && (fflush(stdout) || ferror(stdout))) {
-        fprintf(stderr, "sparring-info: cannot write: %s\n", strerror(errno));
-        done = false;
-    }
-    return done;
+    return done && streams_close("sparring-info", 0) == 0;
 }
 
 static bool look(struct info_job *job, const struct options *o, struct report *r)
@@ -132,11 +128,13 @@ int main(int argc, char **argv)
     struct options o = {0};
     struct info_job *job = NULL;
     struct report *r;
-    int code = parse(argc, argv, &o), problems = 0;
+    int code, problems = 0;
     bool done;
 
+    streams_open();
+    code = parse(argc, argv, &o);
     if (code >= 0)
-        return code;
+        return streams_close("sparring-info", code);
     /* What it says is in the report. */
     setenv("SPARRING_LOG", "error", 0);
     r = calloc(1, sizeof *r);

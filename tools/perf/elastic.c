@@ -199,5 +199,5 @@ int elastic_run(const struct options *options)
     spr_comm_destroy(e.comm);
     free(e.in);
     free(e.out);
-    return done && wrong == 0 && fflush(stdout) == 0 ? 0 : 1;
+    return !done || wrong > 0;
 }

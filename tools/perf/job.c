@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "tools/first_rank.h"
 #include "tools/perf/explain.h"
 #include "tools/perf/job.h"
 
@@ -10,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/crc32c.h"
-#include "tools/perf/options_check.h"
 
 bool job_ok(struct job *job, spr_status status)
 {
@@ -194,10 +194,11 @@ bool job_open(struct job *job, const struct options *options)
         job->comm = NULL;
         job->wrong_usage = status == SPR_ERR_INVALID;
         const char *rank = getenv("SPARRING_RANK"), *text = spr_last_error(NULL);
-        if (!job->wrong_usage || options_first_rank())
-            fprintf(stderr, "sparring-perf:%s%s%s %s\n", rank != NULL ? " rank " : "",
-                    rank != NULL ? rank : "", rank != NULL ? ":" : "",
-                    *text != '\0' ? text : spr_status_string(status));
+        if (job->wrong_usage)
+            first_rank_first();
+        fprintf(stderr, "sparring-perf:%s%s%s %s\n", rank != NULL ? " rank " : "",
+                rank != NULL ? rank : "", rank != NULL ? ":" : "",
+                *text != '\0' ? text : spr_status_string(status));
         return false;
     }
     job->rank = spr_comm_rank(job->comm);

@@ -7,6 +7,7 @@
 #include "base/opt.h"
 #include "compress/codec.h"
 #include "tools/command_line.h"
+#include "tools/first_rank.h"
 #include "tools/perf/options_check.h"
 
 /* Takes the value of one option. Returns NULL, or what the option wants to see. */
@@ -100,7 +101,7 @@ static void print_algorithms(void)
 static const char *take_algorithm(struct options *options, const char *value)
 {
     if (strcmp(value, "help") == 0) {
-        if (options_first_rank())
+        if (first_rank())
             print_algorithms();
         return option_shown;
     }
@@ -117,7 +118,7 @@ static const char *take_transports(struct options *options, const char *value)
 static const char *take_codec(struct options *options, const char *value)
 {
     if (strcmp(value, "help") == 0) {
-        if (options_first_rank())
+        if (first_rank())
             spr_codec_help(stdout);
         return option_shown;
     }
@@ -276,7 +277,7 @@ static void print_help(void)
     puts("\nThe exit code is 0, 1 after a wrong result or a failed operation, 2 for wrong usage.");
 }
 
-static bool is_silent(void) { return !options_first_rank(); }
+static bool is_silent(void) { return !first_rank(); }
 
 const struct tool tool = {.name = "sparring-perf",
                           .rows = rows,

@@ -12,16 +12,6 @@ const char *const kind_names[KIND_COUNT] = {
     "allreduce", "reduce_scatter", "allgather",        "broadcast",
     "sendrecv",  "barrier",        "sparse_allreduce", "compressed_allreduce"};
 
-bool options_first_rank(void)
-{
-    static const char *const names[] = {"SPARRING_RANK",        "RANK",     "PMIX_RANK",
-                                        "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
-    for (size_t i = 0; i < SPR_ARRAY_LEN(names); i++)
-        if (getenv(names[i]) != NULL)
-            return strcmp(getenv(names[i]), "0") == 0;
-    return true;
-}
-
 const char *kind_algorithms(const struct options *options)
 {
     return options->kind == KIND_COMPRESSED ? codec_collective(options->codec)

@@ -9,7 +9,5 @@
 
 /* Take the words that are no options, check, and fill in the defaults that depend on others. */
 enum options_next options_complete(struct options *options, uint64_t used, int words, char **word);
-/* Is this rank 0, as far as the launcher's variables say so? */
-bool options_first_rank(void);
 
 #endif

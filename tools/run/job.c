@@ -38,8 +38,15 @@ const char *signal_name(int number)
     return "TERM";
 }
 
-/* The descriptors of one poll. Slots: signals, the front, both sinks, two streams per rank. */
+/* The descriptors of one poll. Slots: signals, the front, both sinks, and then the streams of ranks
+ * that are open: poll() takes no more slots than there may be descriptors. */
 enum { SLOT_SIGNALS, SLOT_FRONT, SLOT_OUTPUT, SLOT_ERROR, SLOT_STREAMS };
+
+struct polled {
+    struct pollfd *slots;
+    struct stream **streams; /* of the slots from SLOT_STREAMS on */
+    nfds_t count;            /* of them */
+};
 
 static struct stream *stream_of(struct job *job, int index)
 {
@@ -47,8 +54,11 @@ static struct stream *stream_of(struct job *job, int index)
     return index % 2 == 0 ? &rank->output : &rank->error;
 }
 
-static void fill_slots(struct job *job, struct pollfd *slots)
+static void fill_slots(struct job *job, struct polled *polled)
 {
+    struct pollfd *slots = polled->slots;
+
+    polled->count = 0;
     slots[SLOT_SIGNALS] = (struct pollfd){.fd = job->signal_fd, .events = POLLIN};
     slots[SLOT_FRONT] = (struct pollfd){.fd = job->front_fd, .events = POLLIN};
     slots[SLOT_OUTPUT] =
@@ -56,9 +66,11 @@ static void fill_slots(struct job *job, struct pollfd *slots)
     slots[SLOT_ERROR] =
         (struct pollfd){.fd = error_sink.length > 0 ? error_sink.fd : -1, .events = POLLOUT};
     for (int i = 0; i < 2 * job->count; i++) {
-        const struct stream *stream = stream_of(job, i);
-        bool wanted = stream->fd >= 0 && stream->sink->length < SINK_FULL_BYTES;
-        slots[SLOT_STREAMS + i] = (struct pollfd){.fd = wanted ? stream->fd : -1, .events = POLLIN};
+        struct stream *stream = stream_of(job, i);
+        if (stream->fd < 0 || stream->sink->length >= SINK_FULL_BYTES)
+            continue;
+        slots[SLOT_STREAMS + polled->count] = (struct pollfd){.fd = stream->fd, .events = POLLIN};
+        polled->streams[polled->count++] = stream;
     }
 }
 
@@ -84,18 +96,19 @@ static void take_signals(struct job *job)
     }
 }
 
-static void step(struct job *job, struct pollfd *slots)
+static void step(struct job *job, struct polled *polled)
 {
-    fill_slots(job, slots);
-    if (poll(slots, SLOT_STREAMS + 2 * (nfds_t)job->count, wait_ms(job)) < 0 && errno != EINTR)
-        return;
+    struct pollfd *slots = polled->slots;
+
+    fill_slots(job, polled);
+    (void)poll(slots, SLOT_STREAMS + polled->count, wait_ms(job));
     if (slots[SLOT_OUTPUT].revents != 0)
         sink_flush(&output_sink);
     if (slots[SLOT_ERROR].revents != 0)
         sink_flush(&error_sink);
-    for (int i = 0; i < 2 * job->count; i++) {
+    for (nfds_t i = 0; i < polled->count; i++) {
         if (slots[SLOT_STREAMS + i].revents != 0)
-            stream_read(stream_of(job, i));
+            stream_read(polled->streams[i]);
     }
     if (slots[SLOT_FRONT].revents != 0) { /* the front was killed: nobody waits for anything now */
         close(job->front_fd);
@@ -110,7 +123,7 @@ static void step(struct job *job, struct pollfd *slots)
 }
 
 /* What was written before the end and has not been passed on. */
-static void drain(struct job *job, struct pollfd *slots)
+static void drain(struct job *job, struct polled *polled)
 {
     bool pending = true;
     while (pending) {
@@ -119,12 +132,12 @@ static void drain(struct job *job, struct pollfd *slots)
             pending = stream_read(stream_of(job, i)) || pending;
         pending = pending || output_sink.length > 0 || error_sink.length > 0;
         if (pending)
-            step(job, slots);
+            step(job, polled);
     }
     for (int i = 0; i < 2 * job->count; i++)
         stream_close(stream_of(job, i));
     while (output_sink.length > 0 || error_sink.length > 0)
-        step(job, slots);
+        step(job, polled);
 }
 
 static bool start_ranks(struct job *job)
@@ -170,8 +183,10 @@ int job_run(struct job *job)
         say_flush();
         return 1;
     }
-    struct pollfd *slots = calloc(SLOT_STREAMS + 2 * (size_t)job->count, sizeof *slots);
-    if (slots == NULL)
+    size_t streams = 2 * (size_t)job->count;
+    struct polled polled = {.slots = calloc(SLOT_STREAMS + streams, sizeof *polled.slots),
+                            .streams = calloc(streams, sizeof(struct stream *))};
+    if (polled.slots == NULL || polled.streams == NULL)
         return 1;
     bool started = start_ranks(job);
     if (job->options->restarts == 0)
@@ -185,13 +200,18 @@ int job_run(struct job *job)
     else if (job->options->timeout_s > 0)
         job->deadline_ms = job->timeout_ms = now_ms() + (int64_t)(job->options->timeout_s * 1000);
     while (job->phase != PHASE_DONE)
-        step(job, slots);
+        step(job, &polled);
     explicit_bzero(job->secret, sizeof job->secret);
-    drain(job, slots);
+    drain(job, &polled);
+    if (output_sink.why != 0) {
+        say("cannot write to standard output: %s", strerror(output_sink.why));
+        job->code = job->code != 0 ? job->code : 1;
+    }
     recorder_close(job);
     say_flush();
     emulated_network_free(&job->network);
-    free(slots);
+    free(polled.slots);
+    free(polled.streams);
     free(job->ranks);
     return job->code;
 }

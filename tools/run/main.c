@@ -7,6 +7,7 @@
 
 #include "tools/run/front.h"
 #include "tools/run/options.h"
+#include "tools/streams.h"
 
 int main(int argc, char **argv)
 {
@@ -20,7 +21,7 @@ int main(int argc, char **argv)
     int code;
     switch (options_parse(&options, argc, argv)) {
     case OPTIONS_SHOWN:
-        code = 0;
+        code = streams_close("sparring-run", 0);
         break;
     case OPTIONS_WRONG:
         code = 2;

@@ -60,8 +60,10 @@ void sink_flush(struct sink *sink)
             done += (size_t)written;
         else if (errno == EAGAIN)
             break;
-        else if (errno != EINTR)
+        else if (errno != EINTR) {
             sink->dead = true;
+            sink->why = errno == EPIPE ? 0 : errno;
+        }
     }
     sink->length -= done;
     if (sink->dead)

@@ -15,7 +15,8 @@ struct sink {
     char *text;
     size_t length;
     size_t room;
-    bool dead; /* its reader is gone */
+    bool dead; /* its reader is gone, ... */
+    int why;   /* ... or what else keeps it from being written: errno */
 };
 
 /* One output of one rank, read from a pipe and cut into lines. */

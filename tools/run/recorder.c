@@ -60,7 +60,8 @@ static void use_named(const char *name)
 void recorder_open(const struct options *options)
 {
     const char *name = options->trace_directory;
-    if (name == NULL)
+    /* Inside a rank of another job it is where that one's recorders are. */
+    if (name == NULL && getenv("SPARRING_JOB") == NULL)
         name = getenv("SPARRING_TRACE_DIR");
     if (name != NULL && strcmp(name, "none") == 0)
         return;
@@ -251,6 +252,15 @@ static void remove_oldest(void)
     }
 }
 
+/* A directory with a name may hold what other jobs have left. */
+static bool is_of(const struct trace_set *set, const struct job *job)
+{
+    int r = 0;
+    while (r < set->size - 1 && set->ranks[r] == NULL)
+        r++;
+    return set->ranks[r] != NULL && set->ranks[r]->header.job == strtoull(job->id, NULL, 16);
+}
+
 /* True when there is something worth keeping. */
 static bool explain(const struct job *job)
 {
@@ -258,8 +268,11 @@ static bool explain(const struct job *job)
     char line[TRACE_TEXT_BYTES];
     if (!trace_set_read(&set, recorder.path, line, sizeof line))
         return false; /* no rank came as far as a communicator */
-    bool found = trace_verdict(&set, line, NULL);
+    bool ours = is_of(&set, job);
+    bool found = ours && trace_verdict(&set, line, NULL);
     trace_set_free(&set);
+    if (!ours)
+        return false; /* likewise */
     if (!found && job->interrupts > 0)
         return false; /* somebody ended a job that was well */
     if (found)

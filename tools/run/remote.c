@@ -76,7 +76,7 @@ bool remote_script(const struct job *job, const struct rank *rank, char **text, 
         free(directory);
     }
     write_own_settings(stream);
-    fputs("unset SPARRING_TRACE_DIR\n", stream);
+    fputs("unset SPARRING_TRACE_DIR SPARRING_JOIN\n", stream);
     if (recorder_directory() != NULL) {
         fputs("export SPARRING_TRACE_DIR=", stream);
         write_quoted(stream, recorder_directory());
@@ -89,7 +89,16 @@ bool remote_script(const struct job *job, const struct rank *rank, char **text, 
             write_export(stream, identity.entries[i]);
     fputs("unset SPARRING_SECRET_FILE\nexport SPARRING_SECRET_FD=3\n", stream);
     write_secret(stream, job->secret);
-    fputs("exec 3<&0 </dev/null\ns=; command -v setsid >/dev/null 2>&1 && s=setsid\n$s", stream);
+    fputs("exec 3<&0 </dev/null\ns=; command -v setsid >/dev/null 2>&1 && s=setsid\n", stream);
+    /* A shell starts what is in the background with these two ignored, and cannot undo it. */
+    fputs("if env --default-signal=INT,QUIT true 2>/dev/null\n"
+          "then r() { exec $s env --default-signal=INT,QUIT \"$@\"; }\n"
+          "elif command -v perl >/dev/null 2>&1\n"
+          "then r() { exec $s perl -e '$SIG{INT}=$SIG{QUIT}=\"DEFAULT\";exec{$ARGV[0]}@ARGV or "
+          "die\"$ARGV[0]: $!\\n\"' -- \"$@\"; }\n"
+          "else r() { exec $s \"$@\"; }\n"
+          "fi\nr",
+          stream);
     for (char **word = job->options->program; *word != NULL; word++) {
         fputc(' ', stream);
         write_quoted(stream, *word);

@@ -5,10 +5,11 @@
  */
 #include <limits.h>
 #include <malloc.h>
-#include <stdio.h>
 #include <sys/prctl.h>
 
+#include "tools/command_line.h"
 #include "tools/sim/sweep.h"
+#include "tools/streams.h"
 
 int main(int argc, char **argv)
 {
@@ -16,9 +17,10 @@ int main(int argc, char **argv)
     struct report report;
     bool done;
 
+    streams_open();
     switch (options_parse(&options, argc, argv)) {
     case OPTIONS_SHOWN:
-        return 0;
+        return streams_close(tool.name, 0);
     case OPTIONS_WRONG:
         return 2;
     default:
@@ -34,9 +36,5 @@ int main(int argc, char **argv)
     (void)mallopt(M_TOP_PAD, 64 << 20);
     done = report_open(&report, &options) && sweep(&report);
     done = report_close(&report, done) && done;
-    if (fflush(stdout) != 0) {
-        fputs("sparring-sim: cannot write to standard output\n", stderr);
-        return 1;
-    }
-    return done && report.wrong == 0 ? 0 : 1;
+    return streams_close(tool.name, !done || report.wrong > 0);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/streams.h"
 #include "tools/trace/trace.h"
 
 struct options {
@@ -128,10 +129,12 @@ int main(int argc, char **argv)
     struct trace_set set;
     char error[TRACE_TEXT_BYTES];
     bool picked = false;
-    int code = parse(argc, argv, &options, &picked), command = 0;
+    int code, command = 0;
 
+    streams_open();
+    code = parse(argc, argv, &options, &picked);
     if (code >= 0)
-        return code;
+        return streams_close("sparring-trace", code);
     while (command < COMMANDS && optind < argc && strcmp(argv[optind], commands[command].name) != 0)
         command++;
     if (optind >= argc)
@@ -148,9 +151,5 @@ int main(int argc, char **argv)
     }
     code = commands[command].run(&set, &options);
     trace_set_free(&set);
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        fprintf(stderr, "sparring-trace: cannot write: %s\n", strerror(errno));
-        return 1;
-    }
-    return code;
+    return streams_close("sparring-trace", code);
 }

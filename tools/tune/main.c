@@ -19,17 +19,12 @@
 #include <sparring/sparring.h>
 
 #include "base/util.h"
+#include "tools/first_rank.h"
+#include "tools/streams.h"
 
 struct options {
     const char *file; /* NULL: none */
 };
-
-static bool speaks(void)
-{
-    const char *rank = getenv("SPARRING_RANK");
-
-    return !rank || !strcmp(rank, "0");
-}
 
 static void SPR_PRINTF(1, 2) complain(const char *format, ...)
 {
@@ -68,13 +63,13 @@ static int parse(struct options *options, int argc, char **argv)
         if (found == 'w') {
             options->file = optarg;
         } else if (found == 'h' || found == 'V') {
-            if (speaks() && found == 'h')
+            if (first_rank() && found == 'h')
                 print_help();
-            else if (speaks())
+            else if (first_rank())
                 printf("sparring-tune %s\n", spr_version());
             return 0;
         } else {
-            if (speaks())
+            if (first_rank())
                 complain(found == ':' ? "%s wants a value (see --help)"
                                       : "unknown option %s (see --help)",
                          argv[optind - 1]);
@@ -82,7 +77,7 @@ static int parse(struct options *options, int argc, char **argv)
         }
     }
     if (optind < argc || (options->file && !*options->file)) {
-        if (speaks())
+        if (first_rank())
             complain("%s (see --help)",
                      optind < argc ? "it takes options only" : "--write wants the name of a file");
         return 2;
@@ -109,7 +104,7 @@ static bool copy(const char *from, FILE *to, const char *model)
     char *line = NULL;
     size_t room = 0;
     ssize_t n;
-    bool ended = true;
+    bool ended = true, all;
 
     if (!old && errno != ENOENT)
         return false;
@@ -120,9 +115,10 @@ static bool copy(const char *from, FILE *to, const char *model)
         ended = line[n - 1] == '\n';
     }
     free(line);
+    all = !old || !ferror(old);
     if (old)
         fclose(old);
-    return fprintf(to, "%sMODEL=%s\n", ended ? "" : "\n", model) > 0 && fflush(to) == 0 &&
+    return all && fprintf(to, "%sMODEL=%s\n", ended ? "" : "\n", model) > 0 && fflush(to) == 0 &&
            fsync(fileno(to)) == 0;
 }
 
@@ -134,7 +130,7 @@ static bool replace_line(const char *name, const char *model)
     size_t bytes = strlen(file) + 8;
     char *temporary = malloc(bytes);
     struct stat was;
-    bool done = false;
+    bool exists = stat(file, &was) == 0, done = false;
     FILE *out;
     int fd;
 
@@ -146,8 +142,8 @@ static bool replace_line(const char *name, const char *model)
     fd = mkstemp(temporary);
     out = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (out) {
-        done = copy(file, out, model) &&
-               fchmod(fd, stat(file, &was) == 0 ? was.st_mode & 07777 : 0644) == 0;
+        done = copy(file, out, model) && (!exists || fchown(fd, was.st_uid, was.st_gid) == 0) &&
+               fchmod(fd, exists ? was.st_mode & 07777 : 0644) == 0;
         done = fclose(out) == 0 && done && rename(temporary, file) == 0;
     } else if (fd >= 0) {
         close(fd);
@@ -165,6 +161,7 @@ static bool replace_line(const char *name, const char *model)
 static int tell(spr_comm *comm, const struct options *options)
 {
     char model[SPR_MODEL_BYTES];
+    struct stat was;
 
     if (spr_comm_size(comm) == 1) {
         complain("there is nothing to measure with one rank: sparring-run -n RANKS -- "
@@ -175,8 +172,11 @@ static int tell(spr_comm *comm, const struct options *options)
         return 0;
     spr_comm_model(comm, model, sizeof model);
     printf("MODEL=%s\n", model);
-    if (fflush(stdout) != 0) {
-        complain("cannot write to standard output");
+    if (fflush(stdout) != 0) /* main() says so */
+        return 1;
+    /* A device or a pipe would be replaced by a file. */
+    if (options->file && stat(options->file, &was) == 0 && !S_ISREG(was.st_mode)) {
+        complain("rank 0: --write %s: not a regular file", options->file);
         return 1;
     }
     if (options->file && !replace_line(options->file, model)) {
@@ -191,22 +191,25 @@ int main(int argc, char **argv)
     struct options options = {0};
     spr_comm *comm = NULL;
     spr_status status;
-    int code = parse(&options, argc, argv);
+    int code;
 
+    streams_open();
+    code = parse(&options, argc, argv);
     if (code >= 0)
-        return code;
+        return streams_close("sparring-tune", code);
     /* A line that is wrong, or of another version, is to be replaced. */
     status = setenv("SPARRING_MODEL", "", 1) ? SPR_ERR_NOMEM : spr_comm_create(NULL, &comm);
     if (status == SPR_OK)
         status = spr_comm_tune(comm);
     if (status != SPR_OK) {
-        if (status != SPR_ERR_INVALID || speaks())
-            complain("rank %s: %s", getenv("SPARRING_RANK") ? getenv("SPARRING_RANK") : "0",
-                     spr_last_error(comm));
+        if (status == SPR_ERR_INVALID)
+            first_rank_first();
+        complain("rank %s: %s", getenv("SPARRING_RANK") ? getenv("SPARRING_RANK") : "0",
+                 spr_last_error(comm));
         code = status == SPR_ERR_INVALID ? 2 : 1;
     } else {
         code = tell(comm, &options);
     }
     spr_comm_destroy(comm);
-    return code;
+    return streams_close("sparring-tune", code);
 }

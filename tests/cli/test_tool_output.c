@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * What tools write: nothing is lost in silence, and nothing lands where it does not belong.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "tests/cli/shell_line.h"
+
+static const char *const lines[] = {
+    "sparring-perf -e 1K -n 1",
+    "sparring-perf --help",
+    "sparring-perf --codec help",
+    "sparring-sim -n 2 --elements 1K",
+    "sparring-sim --version",
+    "sparring-codec list",
+    "sparring-info",
+    "sparring-info --help",
+    "sparring-tune --help",
+    "sparring-trace --version",
+    "sparring-run --help",
+    "sparring-run -t -n 1 -- echo hello",
+};
+
+static void a_full_disk_is_an_error(void **state)
+{
+    char line[256];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        snprintf(line, sizeof line, "$(dirname $RUN)/%s >/dev/full", lines[i]);
+        run(line);
+        if (result.code != 1)
+            fail_msg("%s: code %d, %s", line, result.code, result.error);
+        assert_has(result.error, "cannot write to standard output");
+        assert_int_equal(count(result.error, "\n"), 1);
+    }
+}
+
+/* A file that a tool opens does not become its standard output, or its log. */
+static void closed_streams_stay_closed(void **state)
+{
+    (void)state;
+    run("D=$(mktemp -d); $(dirname $RUN)/sparring-sim -n 2 --elements 1K --json $D/j >&-; c=$?; "
+        "head -c 1 $D/j; rm -r $D; exit $c");
+    assert_code(1);
+    assert_string_equal(result.output, "{");
+    run("D=$(mktemp -d); SPARRING_DECISIONS_LOG=$D/d SPARRING_LOG=info $(dirname "
+        "$RUN)/sparring-perf "
+        "-e 1K -n 1 2>&- >/dev/null; c=$?; cat $D/d; rm -r $D; exit $c");
+    assert_code(0);
+    assert_int_equal(count(result.output, "INFO"), 0);
+}
+
+/* A pipe, a device: a file would take its place. */
+static void only_a_file_is_written_again(void **state)
+{
+    (void)state;
+    run("D=$(mktemp -d); mkfifo $D/fifo; $RUN -n 2 --trace-dir none -- $(dirname "
+        "$RUN)/sparring-tune "
+        "--write $D/fifo; c=$?; [ -p $D/fifo ] && ls $D | wc -l; rm -r $D; exit $c");
+    assert_code(1);
+    assert_has(result.output, "MODEL=");
+    assert_has(result.output, "\n1\n");
+    assert_has(result.error, "/fifo: not a regular file\n");
+}
+
+/* All ranks are started alike, but they may find different things. */
+static void a_rank_whose_settings_are_wrong_says_so(void **state)
+{
+    (void)state;
+    run("$RUN -n 2 --trace-dir none -- sh -c '[ $SPARRING_RANK = 0 ] || export "
+        "SPARRING_TRANSPORTS=epol; exec $(dirname $RUN)/sparring-perf -e 1K -n 1'");
+    assert_code(2);
+    assert_has(result.error, "sparring-perf: rank 1: unknown transport 'epol'");
+    run("SPARRING_TRANSPORTS=epol $RUN -n 3 --trace-dir none -- $(dirname $RUN)/sparring-perf");
+    assert_code(2);
+    assert_int_equal(count(result.error, "unknown transport 'epol'"), 1);
+    run("SPARRING_RANK=x SPARRING_SIZE=2 $(dirname $RUN)/sparring-perf");
+    assert_code(2);
+    assert_has(result.error, "sparring-perf: rank x: SPARRING_RANK='x' is not a rank");
+    /* No launcher's. */
+    run("RANK=1 $(dirname $RUN)/sparring-perf --bogus");
+    assert_code(2);
+    assert_has(result.error, "unknown option --bogus");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_full_disk_is_an_error),
+        cmocka_unit_test(closed_streams_stay_closed),
+        cmocka_unit_test(only_a_file_is_written_again),
+        cmocka_unit_test(a_rank_whose_settings_are_wrong_says_so),
+    };
+    shell_line_setup();
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    shell_line_end();
+    return failed;
+}
