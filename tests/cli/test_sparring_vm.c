@@ -26,6 +26,32 @@ static void help_and_version_are_printed(void **state)
     assert_string_equal(result.output, "");
 }
 
+static void closed_streams_lead_nowhere(void **state)
+{
+    static const char *const lines[] = {"$VM --help >&-", "$VM --version <&- >&- 2>&-"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        run(lines[i]);
+        assert_code(0);
+        assert_string_equal(result.error, "");
+    }
+    run("$VM --frob 2>&-");
+    assert_code(2);
+}
+
+/* It goes on until it finds no kernel. */
+static void a_name_that_begins_with_dev_is_not_of_the_guests(void **state)
+{
+    (void)state;
+    run("mkdir /devel-$$ && trap 'rmdir /devel-$$' EXIT &&"
+        " SPARRING_VM_KERNEL=/does/not/exist $VM --write /devel-$$ true");
+    if (count(result.error, "mkdir"))
+        skip(); /* not root's */
+    assert_code(1);
+    assert_int_equal(count(result.error, "guests have their own"), 0);
+}
+
 static const struct {
     const char *line, *text;
 } wrong[] = {
@@ -49,6 +75,7 @@ static const struct {
     {"--write /does/not/exist true", "--write wants a folder"},
     {"--write / true", "--write wants a folder"},
     {"--write /dev true", "guests have their own /dev"},
+    {"--write /proc/self/.. true", "guests have their own /proc"},
     {"--accel xen true", "--accel wants auto, kvm or tcg"},
     {"--tag=yes true", "--tag takes no value"},
     {"--tty --guests 2 true", "--tty is for one guest"},
@@ -127,6 +154,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(help_and_version_are_printed),
+        cmocka_unit_test(closed_streams_lead_nowhere),
+        cmocka_unit_test(a_name_that_begins_with_dev_is_not_of_the_guests),
         cmocka_unit_test(wrong_usage_gets_one_clear_line),
         cmocka_unit_test(a_missing_kernel_gets_one_clear_line),
     };

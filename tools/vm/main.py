@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """sparring-vm from the command line to its exit code."""
+import os
 import sys
 
 from . import VERSION, options as command_line, say
@@ -7,7 +8,19 @@ from .say import Failure
 from .signals import Ended, Signals
 
 
+def open_missing():
+    """Standard streams that are closed lead nowhere: else another file would get the number."""
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number, which is this one
+            os.set_inheritable(fd, True)
+            setattr(sys, name, os.fdopen(fd, "w" if fd else "r"))
+
+
 def main(words, helpers):
+    open_missing()
     signals = Signals()
     try:
         if words[:1] in (["exec"], ["control"]):

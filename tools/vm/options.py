@@ -199,7 +199,7 @@ def check(options):
     for event in options.script:
         script.check(event.action, options.guests, options.rails)
     for one in options.write:
-        if one.startswith(("/proc", "/sys", "/dev")):
+        if (one + "/").startswith(("/proc/", "/sys/", "/dev/")):
             raise wrong("--write: guests have their own %s" % one)
 
 
