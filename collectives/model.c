@@ -52,7 +52,9 @@ static spr_status set(const char *word, struct spr_model *model, uint64_t *given
 {
     const char *value = strchr(word, '=');
     struct spr_opt row = start_row;
+    struct spr_error cause = {.status = SPR_OK};
     const struct spr_opt *found;
+    spr_status status;
     char name[48];
     size_t bit;
     int place;
@@ -70,10 +72,10 @@ static spr_status set(const char *word, struct spr_model *model, uint64_t *given
         return spr_error_set(error, SPR_ERR_INVALID, -1, "SPARRING_MODEL: '%s' is there twice",
                              name);
     *given |= UINT64_C(1) << bit;
-    if (found)
-        return spr_opt_set(found, model, value + 1, error);
     row.name = name;
-    return spr_opt_set(&row, &model->start[place], value + 1, error);
+    status = found ? spr_opt_set(found, model, value + 1, &cause)
+                   : spr_opt_set(&row, &model->start[place], value + 1, &cause);
+    return status ? spr_error_set(error, status, -1, "SPARRING_MODEL: %s", cause.text) : SPR_OK;
 }
 
 spr_status spr_model_parse(const char *text, struct spr_model *model, struct spr_error *error)
