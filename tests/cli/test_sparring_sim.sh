@@ -52,6 +52,16 @@ run --json /nowhere/file
 expect_code 1
 expect err '^sparring-sim: --json /nowhere/file: '
 
+# What a communicator lacks memory for has no text of its own; with sanitizers nothing starts in so little.
+if (ulimit -v 100000 && exec "${tool[@]}" --version >"$folder/out" 2>&1); then
+    limit=$(ulimit -Sv)
+    ulimit -Sv 100000
+    run -n 64
+    ulimit -Sv "$limit"
+    expect_code 1
+    expect err '^sparring-sim: allreduce on 64 ranks: .*memory'
+fi
+
 # Of a dense allreduce much is known: 2(P-1)/P of the vector from each rank, at the rate of the link.
 predict dense allreduce -n 2,8 --link 1gbit,10gbit --algo direct
 true_of "

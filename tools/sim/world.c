@@ -113,8 +113,11 @@ spr_status world_open(struct world *world, const struct options *options, int ra
         status = add_rank(world, r, options, link, error);
     for (int r = 0; status == SPR_OK && r < ranks; r++)
         spr_sim_slow(world->sim, r, port_rate(options, ranks, r, link), 0);
-    if (status)
+    if (status) {
+        /* Unless there is a text already. */
+        spr_error_set(error, status, -1, "%s", spr_status_string(status));
         world_close(world);
+    }
     return status;
 }
 
