@@ -215,6 +215,8 @@ tools_sparring_info_SOURCES = \
 	tools/info/text.c \
 	tools/json.c \
 	tools/json.h \
+	tools/option_rows.c \
+	tools/option_rows.h \
 	tools/streams.c \
 	tools/streams.h
 

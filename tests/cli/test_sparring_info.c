@@ -89,7 +89,7 @@ static void wrong_usage_is_one_line_and_code_2(void **state)
         {"$INFO --json", "a value is missing after --json"},
         {"$INFO --json ''", "--json wants a file"},
         {"$INFO eth0", "it takes no arguments: eth0"},
-        {"$INFO --doctor=yes", "unknown option --doctor=yes"},
+        {"$INFO --doctor=yes", "--doctor takes no value"},
         {"$INFO --transport nonsense", "unknown transport 'nonsense'"},
         {"SPARRING_TRANSPORTS=tcp $INFO", "unknown transport 'tcp'"},
         {"SPARRING_TIMEOUT=soon $INFO", "SPARRING_TIMEOUT"},

@@ -2,11 +2,11 @@
  *
  * sparring-info: what Sparring finds on this host, and what it would use.
  */
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/info/doctor.h"
+#include "tools/option_rows.h"
 #include "tools/streams.h"
 
 struct options {
@@ -14,17 +14,44 @@ struct options {
     bool doctor;
 };
 
+static const char *take_doctor(struct options *o, const char *value)
+{
+    (void)value;
+    o->doctor = true;
+    return NULL;
+}
+
+static const char *take_transports(struct options *o, const char *value)
+{
+    o->transports = value;
+    return NULL;
+}
+
+static const char *take_json(struct options *o, const char *value)
+{
+    o->json = value;
+    return *value ? NULL : "a file, or - for standard output";
+}
+
+static const struct option_row rows[] = {
+    {"doctor", 0, NULL, take_doctor, "check what commonly goes wrong, with remedies"},
+    {"transport", 0, "LIST", take_transports,
+     "auto, or those that a job is to use [SPARRING_TRANSPORTS]"},
+    {"json", 0, "FILE", take_json, "also write JSON; - = standard output, and nothing else"},
+    {"help", 'h', NULL, NULL, "print this text"},
+    {"version", 'V', NULL, NULL, "print the version"},
+};
+
+enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
+
 static void print_help(void)
 {
     puts("Usage: sparring-info [OPTIONS]\n"
          "Shows what Sparring finds on this host: RDMA devices, network interfaces, io_uring,\n"
          "limits, NUMA nodes; and which transport would link which ranks, and why. Started as the\n"
-         "ranks of a job, by sparring-run or another launcher, it compares their hosts.\n\n"
-         "      --doctor          check what commonly goes wrong, with remedies\n"
-         "      --transport LIST  auto, or those that a job is to use [SPARRING_TRANSPORTS]\n"
-         "      --json FILE       also write JSON; - = standard output, and nothing else\n"
-         "  -h, --help            print this text\n"
-         "  -V, --version         print the version\n\n"
+         "ranks of a job, by sparring-run or another launcher, it compares their hosts.\n");
+    option_rows_print(rows, ROW_COUNT, 21);
+    puts("\n"
          "The exit code is 0, 1 when the doctor found a problem or ranks do not come, 2 for wrong\n"
          "usage.");
 }
@@ -38,40 +65,33 @@ static int wrong(const char *text, const char *detail)
 /* -1: go on. */
 static int parse(int argc, char **argv, struct options *o)
 {
-    static const struct option longs[] = {
-        {"doctor", no_argument, NULL, 'd'},     {"transport", required_argument, NULL, 't'},
-        {"json", required_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'V'},    {0}};
+    struct option longs[ROW_COUNT + 1];
+    char letters[2 * ROW_COUNT + 4], text[128];
     int code;
 
+    option_rows_tables(rows, ROW_COUNT, ":", longs, letters);
     opterr = 0;
-    while ((code = getopt_long(argc, argv, ":hV", longs, NULL)) != -1) {
-        switch (code) {
-        case 'h':
+    while ((code = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
+        const struct option_row *row = option_rows_find(rows, ROW_COUNT, code);
+        const char *wanted;
+        if (!row) {
+            option_rows_complaint(rows, ROW_COUNT, code, argv, text, sizeof text);
+            return wrong(text, "");
+        }
+        if (row->letter == 'h')
             print_help();
-            return 0;
-        case 'V':
+        if (row->letter == 'V')
             printf("sparring-info (Sparring) %s\n", PACKAGE_VERSION);
+        if (!row->take)
             return 0;
-        case 'd':
-            o->doctor = true;
-            break;
-        case 't':
-            o->transports = optarg;
-            break;
-        case 'j':
-            o->json = optarg;
-            break;
-        case ':':
-            return wrong("a value is missing after ", argv[optind - 1]);
-        default:
-            return wrong("unknown option ", argv[optind - 1]);
+        wanted = row->take(o, optarg);
+        if (wanted) {
+            snprintf(text, sizeof text, "--%s wants %s", row->name, wanted);
+            return wrong(text, "");
         }
     }
     if (optind < argc)
         return wrong("it takes no arguments: ", argv[optind]);
-    if (o->json && !o->json[0])
-        return wrong("--json wants a file, or - for standard output", "");
     return -1;
 }
 

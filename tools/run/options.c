@@ -224,23 +224,18 @@ static enum options_next take(struct options *options, const struct option_row *
 enum options_next options_parse(struct options *options, int argc, char **argv)
 {
     struct option longs[ROW_COUNT + 1];
-    char letters[2 * ROW_COUNT + 4];
+    char letters[2 * ROW_COUNT + 4], text[128];
     /* The first word that is no option is the program. */
     option_rows_tables(rows, ROW_COUNT, "+:", longs, letters);
     *options = (struct options){0};
     opterr = 0;
-    for (;;) {
-        int at = optind;
-        int code = getopt_long(argc, argv, letters, longs, NULL);
-        if (code == -1)
-            break;
+    int code;
+    while ((code = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
         const struct option_row *row = option_rows_find(rows, ROW_COUNT, code);
-        char letter[] = {'-', (char)optopt, '\0'};
-        bool is_long = at < argc && strncmp(argv[at], "--", 2) == 0;
-        if (code == ':')
-            return wrong("a value is missing after ", is_long ? argv[at] : letter);
-        if (row == NULL)
-            return wrong("unknown option ", is_long ? argv[at] : letter);
+        if (row == NULL || code == ':') {
+            option_rows_complaint(rows, ROW_COUNT, code, argv, text, sizeof text);
+            return wrong(text, "");
+        }
         if (row->letter == 'h' || row->letter == 'V') {
             if (row->letter == 'h')
                 print_help();
