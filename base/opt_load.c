@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -18,6 +19,7 @@
 #define PREFIX_LENGTH (sizeof(PREFIX) - 1)
 #define NAME_BYTES 64
 #define LINE_BYTES 4096
+#define MOST_LINES 100000
 #define MAX_TABLES 32
 
 /* "io.timeout-ms" -> "IO_TIMEOUT_MS" */
@@ -92,16 +94,38 @@ static spr_status load_line(const struct spr_opt *table, size_t n, void *fields,
     return opt ? set_from(opt, fields, trim(equals + 1), place, error) : SPR_OK;
 }
 
+/* The next line without its end. False: there is none. */
+static bool read_line(FILE *file, char line[LINE_BYTES], const char **wrong)
+{
+    size_t length = 0;
+    int c = EOF;
+
+    *wrong = NULL;
+    while (!*wrong && (c = getc(file)) != EOF && c != '\n') {
+        if (c == '\0')
+            *wrong = "there is a NUL in the line";
+        else if (length == LINE_BYTES - 1)
+            *wrong = "the line is too long";
+        else
+            line[length++] = (char)c;
+    }
+    line[length] = '\0';
+    return c != EOF || length > 0;
+}
+
 spr_status spr_opt_load_stream(const struct spr_opt *table, size_t n, void *fields, FILE *file,
                                const char *path, struct spr_error *error)
 {
     char line[LINE_BYTES], place[512];
     spr_status status = SPR_OK;
+    const char *wrong;
 
-    for (int number = 1; status == SPR_OK && fgets(line, sizeof(line), file); number++) {
+    for (int number = 1; status == SPR_OK && read_line(file, line, &wrong); number++) {
         snprintf(place, sizeof(place), "%s:%d", path, number);
-        if (strlen(line) == sizeof(line) - 1 && line[sizeof(line) - 2] != '\n')
-            return spr_error_set(error, SPR_ERR_INVALID, -1, "%s: the line is too long", place);
+        if (number > MOST_LINES) /* a device or pipe may have no end */
+            wrong = "there are too many lines";
+        if (wrong)
+            return spr_error_set(error, SPR_ERR_INVALID, -1, "%s: %s", place, wrong);
         status = load_line(table, n, fields, line, place, error);
     }
     if (status == SPR_OK && ferror(file))
@@ -109,10 +133,24 @@ spr_status spr_opt_load_stream(const struct spr_opt *table, size_t n, void *fiel
     return status;
 }
 
+/* One that need not be there, nor in a directory that this user may search. */
+static spr_status open_optional(FILE **file, const char *path, struct spr_error *error)
+{
+    struct stat st;
+    int cause;
+
+    *file = fopen(path, "re");
+    cause = errno;
+    if (*file || cause == ENOENT || cause == ENOTDIR || (cause == EACCES && stat(path, &st) != 0))
+        return SPR_OK;
+    return spr_error_errno(error, SPR_ERR_INVALID, -1, cause, "cannot read %s", path);
+}
+
 /* Open the configuration file; *file stays NULL when there is none. */
 static spr_status open_file(FILE **file, char *path, size_t bytes, struct spr_error *error)
 {
     const char *named = getenv(PREFIX "CONF_FILE"), *home = getenv("HOME");
+    spr_status status = SPR_OK;
 
     *file = NULL;
     if (named) {
@@ -125,12 +163,12 @@ static spr_status open_file(FILE **file, char *path, size_t bytes, struct spr_er
         return SPR_OK;
     }
     if (home && *home && snprintf(path, bytes, "%s/.config/sparring.conf", home) < (int)bytes)
-        *file = fopen(path, "re");
-    if (!*file) {
+        status = open_optional(file, path, error);
+    if (status == SPR_OK && !*file) {
         snprintf(path, bytes, "/etc/sparring.conf");
-        *file = fopen(path, "re");
+        status = open_optional(file, path, error);
     }
-    return SPR_OK;
+    return status;
 }
 
 static spr_status load_file(const struct spr_opt *table, size_t n, void *fields,

@@ -30,6 +30,7 @@ static const struct spr_opt table[] = {
     {"time-out.io", "1s", "a time", SPR_OPT_TIME, FIELD(time_out)},
     {"text", NULL, "a text", SPR_OPT_STRING, FIELD(text)},
 };
+#define NOBODY 65534
 #define OPTIONS SPR_ARRAY_LEN(table)
 
 static char folder[] = "/tmp/test_base_opt.XXXXXX";
@@ -120,6 +121,34 @@ static void an_error_names_the_variable_or_the_line(void **state)
     expect_error(":1: the line is too long");
 }
 
+static void what_is_no_text_is_refused(void **state)
+{
+    FILE *file = fopen(conf, "w");
+    char expected[160];
+
+    (void)state;
+    assert_non_null(file);
+    fwrite("COUNT=4\nTEXT=a\0b\n", 1, 17, file);
+    fclose(file);
+    snprintf(expected, sizeof(expected), "%s:2: there is a NUL in the line", conf);
+    expect_error(expected);
+    setenv("SPARRING_CONF_FILE", "/dev/zero", 1);
+    expect_error("/dev/zero:1: there is a NUL in the line");
+}
+
+/* Such as a pipe whose other end writes for ever. */
+static void a_file_without_an_end_is_refused(void **state)
+{
+    FILE *file = fopen(conf, "w");
+
+    (void)state;
+    assert_non_null(file);
+    for (int i = 0; i <= 100000; i++)
+        fputs("#\n", file);
+    fclose(file);
+    expect_error(":100001: there are too many lines");
+}
+
 static void a_named_file_must_exist(void **state)
 {
     struct fields f = {0};
@@ -156,6 +185,38 @@ static void the_file_in_the_home_directory_is_read(void **state)
     unlink(path);
     snprintf(path, sizeof(path), "%s/.config", folder);
     rmdir(path);
+}
+
+/* Only one that is not there is passed over. */
+static void a_file_that_cannot_be_opened_is_an_error(void **state)
+{
+    uid_t user = geteuid();
+    struct fields f = {0};
+    char config[64], path[96], expected[160];
+
+    (void)state;
+    unsetenv("SPARRING_CONF_FILE");
+    snprintf(config, sizeof(config), "%s/.config", folder);
+    snprintf(path, sizeof(path), "%s/sparring.conf", config);
+    mkdir(config, 0755);
+    assert_int_equal(symlink("sparring.conf", path), 0);
+    snprintf(expected, sizeof(expected), "cannot read %s: Too many", path);
+    expect_error(expected);
+    unlink(path);
+    assert_int_equal(mknod(path, S_IFREG, 0), 0);
+    chmod(folder, 0755);
+    assert_true(user != 0 || seteuid(NOBODY) == 0); /* root may read all */
+    snprintf(expected, sizeof(expected), "cannot read %s: Permission denied", path);
+    expect_error(expected);
+    assert_int_equal(seteuid(user), 0);
+    chmod(config, 0);
+    assert_true(user != 0 || seteuid(NOBODY) == 0);
+    assert_int_equal(spr_opt_load(table, OPTIONS, &f, NULL), SPR_OK);
+    spr_opt_free(table, OPTIONS, &f);
+    assert_int_equal(seteuid(user), 0);
+    chmod(config, 0700);
+    unlink(path);
+    rmdir(config);
 }
 
 static void every_allocation_may_fail(void **state)
@@ -245,8 +306,11 @@ int main(void)
         cmocka_unit_test_setup(the_environment_overrides_the_file_overrides_the_table, clean),
         cmocka_unit_test_setup(a_line_of_a_shell_script_works_in_the_file, clean),
         cmocka_unit_test_setup(an_error_names_the_variable_or_the_line, clean),
+        cmocka_unit_test_setup(what_is_no_text_is_refused, clean),
+        cmocka_unit_test_setup(a_file_without_an_end_is_refused, clean),
         cmocka_unit_test_setup(a_named_file_must_exist, clean),
         cmocka_unit_test_setup(the_file_in_the_home_directory_is_read, clean),
+        cmocka_unit_test_setup(a_file_that_cannot_be_opened_is_an_error, clean),
         cmocka_unit_test_setup(every_allocation_may_fail, clean),
         cmocka_unit_test_setup(unknown_variables_are_named_once, clean),
     };
