@@ -378,6 +378,27 @@ static void bad_input_gets_one_line(void **state)
     }
 }
 
+/* The others are read all the same. */
+static void a_file_that_cannot_be_used_is_named(void **state)
+{
+    static const char *const commands[] = {"verdict", "dump", "json"};
+    char line[64];
+
+    (void)state;
+    run("$RUN -n 2 --trace-dir $DIR/t -- $SELF rank kill at 1; truncate -s 5000 "
+        "$DIR/t/rank-1.trace");
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        snprintf(line, sizeof line, "$TRACE %s $DIR/t", commands[i]);
+        assert_int_equal(run(line), 0);
+        assert_has(error, "/t/rank-1.trace: cut off: 5000 of 167936 bytes\n");
+        assert_ptr_equal(strchr(error, '\n'), error + strlen(error) - 1);
+    }
+    assert_int_equal(run("ln -sf rank-1.trace $DIR/t/rank-1.trace; $TRACE verdict $DIR/t"), 0);
+    assert_has(error, "/t/rank-1.trace: Too many levels of symbolic links\n");
+    assert_has(output, "rank 1: dead without a usable file here: its process was killed");
+    assert_has(output, "rank 1: no usable file");
+}
+
 /* Without sparring-run: a directory that cannot be used costs a line and nothing else. */
 static void an_unusable_directory_is_a_warning(void **state)
 {
@@ -408,6 +429,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(the_newest_directories_are_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_named_directory_is_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bad_input_gets_one_line, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_file_that_cannot_be_used_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_unusable_directory_is_a_warning, set_up, tear_down),
     };
 

@@ -128,7 +128,7 @@ int main(int argc, char **argv)
     struct options options = {.rank = -1, .most = SIZE_MAX};
     struct trace_set set;
     char error[TRACE_TEXT_BYTES];
-    bool picked = false;
+    bool picked = false, made;
     int code, command = 0;
 
     streams_open();
@@ -145,10 +145,11 @@ int main(int argc, char **argv)
         return wrong("one directory or file is wanted after ", commands[command].name);
     if (picked && !commands[command].picks)
         return wrong("--rank and --last are for dump, not for ", commands[command].name);
-    if (!trace_set_read(&set, argv[optind + 1], error, sizeof error)) {
+    made = trace_set_read(&set, argv[optind + 1], error, sizeof error);
+    if (*error)
         fprintf(stderr, "sparring-trace: %s\n", error);
+    if (!made)
         return 1;
-    }
     code = commands[command].run(&set, &options);
     trace_set_free(&set);
     return streams_close("sparring-trace", code);

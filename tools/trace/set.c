@@ -38,14 +38,13 @@ static bool is_recorder(const char *name)
     return strncmp(name, "rank-", 5) == 0 && n > 11 && strcmp(name + n - 6, ".trace") == 0;
 }
 
-/* The first problem is kept: it is the reason when no file can be used. */
+/* The first problem is kept. */
 static void read_directory(struct found *found, DIR *dir, const char *path, char *error,
                            size_t bytes)
 {
     char name[4096], why[160];
     struct dirent *entry;
 
-    *error = '\0';
     while ((entry = readdir(dir)) != NULL && found->count < MOST_FILES) {
         struct trace *t;
         if (!is_recorder(entry->d_name))
@@ -118,6 +117,7 @@ bool trace_set_read(struct trace_set *set, const char *path, char *error, size_t
     bool made;
 
     *set = (struct trace_set){0};
+    *error = '\0';
     if (stat(path, &st) != 0 || (S_ISDIR(st.st_mode) && !(dir = opendir(path)))) {
         snprintf(error, error_bytes, "%.300s: %s", path, strerror(errno));
         return false;

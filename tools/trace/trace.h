@@ -71,7 +71,8 @@ struct trace *trace_parse(const char *bytes, char *error, size_t error_bytes);
 /* The header alone. False: it is none, or of another version. */
 bool trace_read_header(const char *path, struct spr_trace_header *header);
 void trace_free(struct trace *t);
-/* set.c: a directory or one file. False: `error` has one line with the path. */
+/* set.c: a directory or one file. `error` has one line with the path of the first file that cannot
+ * be used, or is empty. False: none can. */
 bool trace_set_read(struct trace_set *set, const char *path, char *error, size_t error_bytes);
 void trace_set_free(struct trace_set *set);
 /* The same of traces that are there already; takes them over. False: no memory. */

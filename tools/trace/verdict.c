@@ -67,7 +67,7 @@ static void where(const struct scene *s, int rank, char *text, size_t bytes)
     if (p->known)
         snprintf(text, bytes, "%s %s", p->inside ? "in" : "before", name);
     else
-        snprintf(text, bytes, "without a file of its own here");
+        snprintf(text, bytes, "without a usable file here");
 }
 
 static enum process_kind process_of(const struct scene *s, int rank)
@@ -397,7 +397,7 @@ static void tell_rank(const struct verdict *v, int r)
     scene_rank(s, r, who, sizeof who);
     process_text(&s->set->processes[r], process, sizeof process);
     if (!p->known) {
-        fact(v, "%s: no file; its process %s", who, process);
+        fact(v, "%s: no usable file; its process %s", who, process);
         return;
     }
     where(s, r, place, sizeof place);
@@ -419,7 +419,7 @@ static void tell_all(const struct verdict *v)
     for (int r = 0; r < s->set->size && s->set->size <= 64; r++)
         tell_rank(v, r);
     if (s->set->present < s->set->size)
-        fact(v, "%d of %d rank%s left a file", s->set->present, s->set->size,
+        fact(v, "%d of %d rank%s left a usable file", s->set->present, s->set->size,
              spr_plural((uint64_t)s->set->size));
     if (s->set->ignored)
         fact(v, "%d file%s of other communicators left out", s->set->ignored,
