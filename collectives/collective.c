@@ -116,8 +116,9 @@ static void update_urgent(spr_comm *comm, int priority)
         return;
     spr_list_for_each(it, &comm->running)
     {
-        int other = spr_list_entry(it, spr_request, node)->priority;
-        urgent = other > urgent ? other : urgent;
+        const spr_request *other = spr_list_entry(it, spr_request, node);
+        if (!other->ended && other->priority > urgent)
+            urgent = other->priority;
         if (urgent == priority) /* none is more urgent */
             break;
     }
@@ -238,6 +239,8 @@ void spr_collective_step(spr_request *rq)
         rq->algorithm = &nothing;
         rq->ended = true;
         comm->ended++;
+        if (!spr_outcome_reaches(&comm->done, rq->operation))
+            update_urgent(comm, rq->priority);
     }
     if (rq->ended && spr_outcome_reaches(&comm->done, rq->operation))
         complete(rq, rq->rejected ? rq->rejected : rq->result);

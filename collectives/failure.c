@@ -231,6 +231,8 @@ void spr_comm_check_deadlines(spr_comm *comm, uint64_t now)
     spr_list_for_each(it, &comm->running)
     {
         spr_request *rq = spr_list_entry(it, spr_request, node);
+        if (rq->ended)
+            continue;
         if (!rq->rejected && now < rq->deadline_ns)
             look_for_disputes(rq, now);
         if (now < rq->warn_ns && now < rq->deadline_ns)

@@ -115,6 +115,8 @@ static uint64_t next_timer(const spr_comm *comm)
     spr_list_for_each(it, &comm->running)
     {
         const spr_request *rq = spr_list_entry(it, spr_request, node);
+        if (rq->ended)
+            continue;
         wake = spr_min_u64(wake, spr_min_u64(rq->deadline_ns, rq->warn_ns));
         if (rq->rejected)
             continue;

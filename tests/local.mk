@@ -303,11 +303,10 @@ tests_cli_test_sparring_run_SOURCES = tests/cli/test_sparring_run.c $(shell_line
 tests_cli_test_sparring_run_LDADD = $(CMOCKA_LIBS)
 tests_cli_test_sparring_run_hosts_SOURCES = tests/cli/test_sparring_run_hosts.c $(shell_line)
 tests_cli_test_sparring_run_hosts_LDADD = $(CMOCKA_LIBS)
-# ... but for this one, which keeps a recorder as a rank does.
 test_programs += tests/cli/test_tool_output
 tests_cli_test_tool_output_SOURCES = tests/cli/test_tool_output.c $(shell_line)
 tests_cli_test_tool_output_LDADD = $(CMOCKA_LIBS)
-
+# ... but for this one, which keeps a recorder as a rank does.
 test_programs += tests/cli/test_sparring_run_restart
 tests_cli_test_sparring_run_restart_SOURCES = tests/cli/test_sparring_run_restart.c $(shell_line)
 test_programs += tests/unit/test_firewall

@@ -182,8 +182,13 @@ static void remote_ranks_end_together(void **state)
                "while :; do sleep 0.1; done' & " AWAIT_READY(2) "kill -USR1 $!; wait $!; }");
         assert_code(0);
         assert_int_equal(count(result.output, "got it"), 2);
+        /* A program whose name looks like an assignment. */
+        run_remote(i, "printf '#!/bin/sh\\necho as it is\\n' >$D/a=b; chmod +x $D/a=b; "
+                      "$RUN --hosts a --rsh $R -- $D/a=b");
+        assert_has(result.output, "as it is\n");
         /* As at a terminal: what a shell starts in the background ignores it. */
-        run_remote(i, "{ (trap - INT; exec env --default-signal=INT $RUN --hosts a,b --rsh $R -- "
+        run_remote(i, "env --default-signal=INT true || exit 130; { (trap - INT; exec env "
+                      "--default-signal=INT $RUN --hosts a,b --rsh $R -- "
                       "sh -c '" SAY_READY
                       "exec sleep 50') & " AWAIT_READY(2) "kill -INT $!; wait $!; }");
         assert_code(130);

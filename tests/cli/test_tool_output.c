@@ -80,7 +80,8 @@ static void a_rank_whose_settings_are_wrong_says_so(void **state)
     assert_has(result.error, "sparring-perf: rank 1: unknown transport 'epol'");
     run("SPARRING_TRANSPORTS=epol $RUN -n 3 --trace-dir none -- $(dirname $RUN)/sparring-perf");
     assert_code(2);
-    assert_int_equal(count(result.error, "unknown transport 'epol'"), 1);
+    /* More than rank 0's where that was late. */
+    assert_in_range(count(result.error, "unknown transport 'epol'"), 1, 3);
     run("SPARRING_RANK=x SPARRING_SIZE=2 $(dirname $RUN)/sparring-perf");
     assert_code(2);
     assert_has(result.error, "sparring-perf: rank x: SPARRING_RANK='x' is not a rank");

@@ -92,12 +92,14 @@ bool remote_script(const struct job *job, const struct rank *rank, char **text, 
     fputs("exec 3<&0 </dev/null\ns=; command -v setsid >/dev/null 2>&1 && s=setsid\n", stream);
     /* A shell starts what is in the background with these two ignored, and cannot undo it. */
     fputs("if env --default-signal=INT,QUIT true 2>/dev/null\n"
-          "then r() { exec $s env --default-signal=INT,QUIT \"$@\"; }\n"
+          "then run_rank() { exec $s env --default-signal=INT,QUIT sh -c 'exec \"$@\"' sh "
+          "\"$@\"; }\n"
           "elif command -v perl >/dev/null 2>&1\n"
-          "then r() { exec $s perl -e '$SIG{INT}=$SIG{QUIT}=\"DEFAULT\";exec{$ARGV[0]}@ARGV or "
-          "die\"$ARGV[0]: $!\\n\"' -- \"$@\"; }\n"
-          "else r() { exec $s \"$@\"; }\n"
-          "fi\nr",
+          "then run_rank() { exec $s perl -e '$SIG{INT}=$SIG{QUIT}=\"DEFAULT\";exec{$ARGV[0]}@ARGV "
+          "or "
+          "do{print STDERR\"$ARGV[0]: $!\\n\";exit 127}' -- \"$@\"; }\n"
+          "else run_rank() { exec $s \"$@\"; }\n"
+          "fi\nrun_rank",
           stream);
     for (char **word = job->options->program; *word != NULL; word++) {
         fputc(' ', stream);
