@@ -106,20 +106,22 @@ spr_status spr_comm_create(const spr_comm_options *user, spr_comm **out)
         return spr_error_set(error, SPR_ERR_INVALID, -1,
                              "options not set up with "
                              "SPR_COMM_OPTIONS_INIT");
+    /* Whatever happens, it is closed. */
+    if (user && user->bootstrap && user->bootstrap->struct_size == sizeof boot)
+        boot = *user->bootstrap;
     status = refuse_to_restart(user, error);
-    if (status)
-        return status;
-    status = spr_comm_load_options(user, &options, error);
+    if (status == SPR_OK)
+        status = spr_comm_load_options(user, &options, error);
     if (status == SPR_OK)
         status = spr_decisions_load(&options, &decisions, &decisions_hash, error);
     if (status)
-        goto undo_options;
+        goto undo_boot;
     deadline = spr_monotonic_ns() + spr_seconds_ns(options.init_timeout_s * spr_time_factor());
     key.epoch = 1;
     key.config_hash = spr_comm_config_hash(&options, decisions_hash);
     status = spr_bootstrap_open(user, &options, deadline, &id, &key, &boot, error);
     if (status)
-        goto undo_options;
+        goto undo_boot;
     spr_log_set_rank(id.rank);
     status = spr_comm_new(id.rank, id.size, &options, &spr_clock_monotonic, &comm);
     if (status)
@@ -151,7 +153,6 @@ undo_boot:
         boot.close(boot.ctx);
     if (status)
         spr_comm_discard(comm);
-undo_options:
     spr_decisions_free(decisions);
     spr_opt_free(spr_options_table, spr_options_count, &options);
     explicit_bzero(&key, sizeof key);

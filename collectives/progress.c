@@ -128,6 +128,8 @@ static uint64_t next_timer(const spr_comm *comm)
 
 spr_status spr_comm_arm_locked(spr_comm *comm)
 {
+    uint64_t rung;
+
     if (!spr_list_empty(&comm->ready))
         return SPR_IN_PROGRESS;
     for (int i = 0; i < comm->transport_count; i++)
@@ -141,6 +143,8 @@ spr_status spr_comm_arm_locked(spr_comm *comm)
             t.it_value.tv_nsec = (long)(wake % 1000000000ull);
         }
         timerfd_settime(comm->timer_fd, TFD_TIMER_ABSTIME, &t, NULL);
+        /* What has been rung before: to the caller's poll() it would be there for ever. */
+        (void)!read(comm->wake_fd, &rung, sizeof rung);
         comm->armed = true;
     }
     return SPR_OK;

@@ -110,7 +110,8 @@ static size_t lay_out(struct spr_topk *t, uintptr_t start)
     uintptr_t at = start;
 
     carve(&at, sizeof(*t));
-    t->room = t->aim.most + spill - 2 * SPR_TOPK_CHUNK;
+    /* A run is full when a chunk may not fit. */
+    t->room = t->aim.most + spill - 2 * (SPR_TOPK_CHUNK + SPR_KERNEL_SLACK);
     t->samples = small     ? 0
                  : samples ? samples / SPR_TOPK_LINE * SPR_TOPK_LINE
                            : spr_topk_samples(t->n);

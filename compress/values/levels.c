@@ -15,6 +15,10 @@ size_t spr_levels_bound(const struct spr_levels *l, size_t n)
     return n / l->group * group_bytes(l, l->group) + (rest ? group_bytes(l, rest) : 0);
 }
 
+/* What is rounded in sums of equal elements, as a part of the mean's square, is below that: 2^-24
+ * of it in each of the additions behind one another. */
+#define NO_SPREAD 0x1p-16
+
 /* `clip` standard deviations; infinite where that is no bound: no spread, or too much of it for
  * squares in single precision. */
 static float clip_of(const struct spr_levels *l, const float *in, size_t n)
@@ -25,7 +29,7 @@ static float clip_of(const struct spr_levels *l, const float *in, size_t n)
     spr_values_kernels()->sum_squares(in, n, sum);
     mean = (double)sum[0] / (double)n;
     variance = (double)sum[1] / (double)n - mean * mean;
-    if (!isfinite(variance) || variance <= 0)
+    if (!isfinite(variance) || variance <= mean * mean * NO_SPREAD)
         return INFINITY;
     return (float)(l->clip * sqrt(variance));
 }

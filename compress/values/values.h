@@ -30,8 +30,9 @@
 #include "compress/kernels/values.h"
 
 #define SPR_VALUE_OPTION_BYTES 64
-/* Largest magnitudes below this are sent as zeros by the coders that need a reciprocal. */
-#define SPR_VALUES_TINY 0x1p-108f
+/* Largest magnitudes below this are sent as zeros by the coders that need a reciprocal: of 127
+ * levels, and with 16 more bits to round at random. */
+#define SPR_VALUES_TINY 0x1p-104f
 
 enum {
     SPR_VALUES_LOSSLESS = 1,

@@ -162,6 +162,24 @@ static void hosts_come_from_a_file(void **state)
     assert_has(result.error, "Is a directory");
 }
 
+/* Rank 0's host has two addresses for its own name, of which its resolver puts loopback first. */
+static void rank_0_listens_wherever_its_name_leads(void **state)
+{
+    (void)state;
+    run("unshare -mn true 2>/dev/null || exit 77; D=$(mktemp -d); head -c 32 /dev/urandom >$D/s; "
+        "chmod 600 $D/s; printf '127.0.1.1 node0\n192.0.2.5 node0\n127.0.0.1 localhost\n' >$D/h; "
+        "PERF=$(dirname $RUN)/sparring-perf; export PERF D; unshare -mn sh -c '"
+        "mount --bind $D/h /etc/hosts && ip link set lo up && export SPARRING_SECRET_FILE=$D/s "
+        "SPARRING_JOB=0123456789abcdef "
+        "SPARRING_SIZE=2 SPARRING_INIT_TIMEOUT=8s; "
+        "SPARRING_RANK=0 SPARRING_ROOT=node0:7777 $PERF -e 8 -n 1 & "
+        "SPARRING_RANK=1 SPARRING_ROOT=127.0.0.9:7777 $PERF -e 8 -n 1 && wait $!'; c=$?; rm -r $D; "
+        "exit $c");
+    if (result.code == 77)
+        skip();
+    assert_code(0);
+}
+
 static void remote_ranks_end_together(void **state)
 {
     (void)state;
@@ -204,6 +222,7 @@ int main(void)
         cmocka_unit_test(emulation_without_privileges_says_what_is_needed),
         cmocka_unit_test(ranks_run_on_hosts_block_by_block),
         cmocka_unit_test(hosts_come_from_a_file),
+        cmocka_unit_test(rank_0_listens_wherever_its_name_leads),
         cmocka_unit_test(remote_ranks_end_together),
     };
     shell_line_setup();

@@ -223,6 +223,47 @@ static const char *given_error(void *ctx)
     return "rank 1 is on holiday";
 }
 
+static void given_close(void *ctx) { ++*(int *)ctx; }
+
+static spr_status given_refuses(void *ctx, const void *in, void *out, size_t bytes, void **request)
+{
+    (void)ctx, (void)in, (void)out, (void)bytes, (void)request;
+    return SPR_ERR_BOOTSTRAP;
+}
+
+/* Whatever it is that keeps the communicator from being made. */
+static void a_bootstrap_of_the_user_is_closed_once(void **state)
+{
+    static const char *const wrong[][2] = {{"SPARRING_TIMEOUT", "abc"},
+                                           {"SPARRING_JOB", "xyz"},
+                                           {"SPARRING_SECRET_FILE", "/nonexistent"},
+                                           {"SPARRING_JOIN", "1"},
+                                           {"SPARRING_DECISIONS", "/nonexistent"},
+                                           {NULL, NULL}};
+
+    (void)state;
+    for (size_t i = 0; i < SPR_ARRAY_LEN(wrong); i++) {
+        spr_comm_options options = SPR_COMM_OPTIONS_INIT;
+        spr_bootstrap given = SPR_BOOTSTRAP_INIT;
+        spr_comm *comm = NULL;
+        int closed = 0;
+
+        given.ctx = &closed;
+        given.size = 2;
+        given.allgather = given_refuses;
+        given.test = given_test;
+        given.close = given_close;
+        options.bootstrap = &given;
+        if (wrong[i][0])
+            setenv(wrong[i][0], wrong[i][1], 1);
+        assert_int_not_equal(spr_comm_create(&options, &comm), SPR_OK);
+        if (wrong[i][0])
+            unsetenv(wrong[i][0]);
+        if (closed != 1)
+            fail_msg("%s: closed %d times", wrong[i][0] ? wrong[i][0] : "allgather", closed);
+    }
+}
+
 static void a_bootstrap_of_the_user_is_passed_through(void **state)
 {
     spr_bootstrap given = SPR_BOOTSTRAP_INIT, boot = SPR_BOOTSTRAP_INIT;
@@ -292,6 +333,7 @@ int main(void)
         cmocka_unit_test(two_jobs_in_a_row_may_use_one_port),
         cmocka_unit_test(a_rank_alone_needs_nobody),
         cmocka_unit_test(a_bootstrap_of_the_user_is_passed_through),
+        cmocka_unit_test(a_bootstrap_of_the_user_is_closed_once),
         cmocka_unit_test(running_out_of_memory_is_an_error),
     };
 

@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -268,6 +269,58 @@ static void hostile_connections_do_not_hold_the_job_up(void **state)
     }
 }
 
+static void *fork_soon(void *arg)
+{
+    (void)arg;
+    (void)poll(NULL, 0, 500);
+    if (fork() == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;)
+            (void)poll(NULL, 0, 60000);
+    }
+    return NULL;
+}
+
+/* A process that forks while strangers are at the door has their connections in the child, too,
+ * which keeps epoll from forgetting them. */
+static void strangers_are_forgotten_though_a_child_has_them(void **state)
+{
+    enum { CROWD = 64 };
+    struct plan p = make_plan(2);
+    int fds[2 * CROWD], port = free_port();
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((uint16_t)port),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    pid_t server;
+
+    (void)state;
+    snprintf(p.root, sizeof(p.root), "127.0.0.1:%d", port);
+    p.seconds = 2.5;
+    p.absent = 2;
+    memset(outcomes, 0, MOST_RANKS * sizeof(*outcomes));
+    fflush(NULL);
+    server = fork();
+    if (server == 0) {
+        pthread_t thread;
+
+        if (pthread_create(&thread, NULL, fork_soon, NULL) != 0)
+            _exit(1);
+        rank_process(&p, 0);
+    }
+    (void)poll(NULL, 0, 200);
+    for (int i = 0; i < 2 * CROWD; i++) {
+        if (i == CROWD)
+            (void)poll(NULL, 0, 700); /* those that come now have the others thrown out */
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(fds[i], (struct sockaddr *)&a, sizeof(a)), 0);
+    }
+    (void)poll(NULL, 0, 300);
+    for (int i = 0; i < 2 * CROWD; i++)
+        close(fds[i]);
+    assert_int_equal(waitpid(server, NULL, 0), server);
+    expect_text(0, SPR_ERR_BOOTSTRAP, "rank 1 of 2 did not arrive");
+}
+
 /* Root and port are right, nobody is there but somebody else. */
 static void a_foreign_listener_is_told_apart(void **state)
 {
@@ -358,6 +411,51 @@ static void a_status_that_nobody_knows_is_not_passed_on(void **state)
     }
 }
 
+/* Between the proof of a rank and the answer: it waits longer than for anything before, since rank
+ * 0 may have let it in. */
+static void a_rank_that_has_proven_itself_waits_for_the_answer(void **state)
+{
+    struct plan p = make_plan(2);
+    struct spr_auth_key key = make_key(&p, 0);
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct pollfd ready = {.fd = -1};
+    struct spr_auth auth;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    socklen_t bytes = sizeof(a);
+    spr_status status;
+    char byte;
+    pid_t client;
+
+    (void)state;
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &bytes), 0);
+    snprintf(p.root, sizeof(p.root), "127.0.0.1:%d", ntohs(a.sin_port));
+    p.seconds = 20;
+    memset(outcomes, 0, MOST_RANKS * sizeof(*outcomes));
+    client = fork();
+    if (client == 0)
+        rank_process(&p, 1);
+    ready.fd = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    spr_auth_init(&auth, &key, false, SPR_AUTH_ROOT, -1);
+    /* Its HELLO; our CHALLENGE leaves with the same call. */
+    do {
+        status = spr_auth_drive(&auth, ready.fd, &ready.events);
+        assert_int_equal(status, SPR_IN_PROGRESS);
+        ready.revents = 0;
+    } while (auth.out_bytes == 0 && poll(&ready, 1, 5000) == 1);
+    (void)poll(NULL, 0, (int)(6000 * spr_time_factor()));
+    while ((status = spr_auth_drive(&auth, ready.fd, &ready.events)) == SPR_IN_PROGRESS)
+        assert_int_equal(poll(&ready, 1, 5000), 1);
+    assert_int_equal(status, SPR_OK);
+    (void)poll(NULL, 0, 100);
+    assert_true(recv(ready.fd, &byte, 1, MSG_DONTWAIT) == 1); /* its part, not an end of file */
+    kill(client, SIGKILL);
+    assert_int_equal(waitpid(client, NULL, 0), client);
+    close(ready.fd);
+    close(fd);
+}
+
 int main(void)
 {
     static uint64_t seed;
@@ -371,8 +469,10 @@ int main(void)
         cmocka_unit_test(without_a_secret_only_loopback_is_allowed),
         cmocka_unit_test(a_root_of_another_form_is_refused),
         cmocka_unit_test_prestate(hostile_connections_do_not_hold_the_job_up, &seed),
+        cmocka_unit_test(strangers_are_forgotten_though_a_child_has_them),
         cmocka_unit_test(a_foreign_listener_is_told_apart),
         cmocka_unit_test(a_status_that_nobody_knows_is_not_passed_on),
+        cmocka_unit_test(a_rank_that_has_proven_itself_waits_for_the_answer),
     };
 
     seed = bootstrap_test_begin();

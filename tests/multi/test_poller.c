@@ -156,6 +156,36 @@ static void a_broadcast_to_a_late_poller_does_not_stall(void **state)
     job_on_all_transports(3, run_poll_broadcast, NULL, SECONDS);
 }
 
+/* What has woken it once does not keep it awake: rank 1 is late, each time. */
+static void run_poll_again(struct job *job, int rank, spr_comm *comm)
+{
+    enum { ROUNDS = 5, SOME = 200 };
+
+    for (int round = 0; round < ROUNDS; round++) {
+        struct pollfd fd = {spr_comm_fd(comm), POLLIN, 0};
+        spr_request *request;
+        float x[1000] = {0};
+        int polls = 0;
+
+        if (rank == 1)
+            job_pause_ms(60);
+        RANK_CHECK(spr_iallreduce(comm, x, x, 1000, SPR_FP32, SPR_SUM, NULL, &request) == SPR_OK);
+        while (spr_test(&request) == SPR_IN_PROGRESS)
+            if (spr_comm_arm(comm) == SPR_OK) {
+                RANK_CHECK(poll(&fd, 1, (int)(FAR_TOO_LONG_MS * spr_time_factor())) == 1);
+                polls++;
+            }
+        RANK_CHECK(polls < SOME);
+    }
+    (void)job;
+}
+
+static void a_poller_sleeps_again(void **state)
+{
+    (void)state;
+    job_on_all_transports(2, run_poll_again, NULL, SECONDS);
+}
+
 static void run_test_loop(struct job *job, int rank, spr_comm *comm)
 {
     enum { N = 100000 };
@@ -192,6 +222,7 @@ int main(void)
         cmocka_unit_test(an_abort_by_another_thread_wakes_the_poller),
         cmocka_unit_test(a_post_by_another_thread_wakes_the_poller),
         cmocka_unit_test(a_broadcast_to_a_late_poller_does_not_stall),
+        cmocka_unit_test(a_poller_sleeps_again),
         cmocka_unit_test(a_loop_around_spr_test_is_enough),
     };
 

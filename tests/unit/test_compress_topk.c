@@ -248,6 +248,31 @@ static void the_edge_of_a_bulk_takes_one_pass(void **state)
     subject_free(&s);
 }
 
+/* Just as many candidates as stores are taken to hold, in chunks of 2048 that leave as much of both
+ * unused as can be, and nothing behind them. */
+static void stores_hold_what_they_are_taken_to_hold(void **state)
+{
+    enum { N = 262144, K = 11000, CHUNK = 2048 };
+    static const size_t candidates[] = {CHUNK, CHUNK, CHUNK, CHUNK, 761, CHUNK, CHUNK, CHUNK, 1360};
+    struct subject s;
+    struct spr_topk_hint none = {0};
+
+    (void)state;
+    subject_make(&s, DATA_ZERO, N, false);
+    for (size_t c = 0, n = 0; c < SPR_ARRAY_LEN(candidates); c++)
+        for (size_t i = 0; i < candidates[c]; i++, n++) {
+            size_t place = n * 7919 % 16457; /* too few are large, and the others hardly differ */
+            s.gradient[c * CHUNK + i] = (place < K - 100 ? 2.0f : 1.0f) + (float)place * 0x1p-22f;
+        }
+    for (size_t i = 0; i < N; i++) {
+        s.sum[i] = s.before[i] + s.gradient[i];
+        s.order[i] = (uint64_t)spr_key(s.sum[i]) << 32 | (uint32_t)~i;
+    }
+    qsort(s.order, N, sizeof(*s.order), descending);
+    check_all_calls(&s, K, none);
+    subject_free(&s);
+}
+
 static void count_is_the_ratio_rounded_up_and_kept_in_range(void **state)
 {
     (void)state;
@@ -310,6 +335,7 @@ static int run(void)
         cmocka_unit_test(every_k_of_a_short_vector_is_exact),
         cmocka_unit_test(a_sample_that_misleads_costs_time_only),
         cmocka_unit_test(the_edge_of_a_bulk_takes_one_pass),
+        cmocka_unit_test(stores_hold_what_they_are_taken_to_hold),
         cmocka_unit_test(count_is_the_ratio_rounded_up_and_kept_in_range),
         cmocka_unit_test(a_list_keeps_its_largest),
     };

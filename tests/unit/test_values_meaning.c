@@ -181,6 +181,44 @@ static void terngrad_clips_and_then_takes_the_largest(void **state)
         assert_true(back[i] == 0 || back[i] == copysignf(9, x[i]));
 }
 
+/* Whatever is rounded in sums over equal elements is no spread. */
+static void terngrad_clips_no_group_without_spread(void **state)
+{
+    struct value_case c = value_case("terngrad:group=4096");
+
+    (void)state;
+    for (int round = 0; round < 2000; round++) {
+        size_t n = 1 + spr_rng_below(&rng, round % 2 ? 4 : 4096);
+        float value = (float)(spr_rng_double(&rng) - 0.5);
+
+        for (size_t i = 0; i < n; i++)
+            x[i] = value;
+        value_round_trip(&c, (uint64_t)round, x, n, image, back);
+        if (float_at(0) != fabsf(value))
+            fail_msg("%zu times %.9g have the scale %.9g", n, (double)value, (double)float_at(0));
+    }
+}
+
+/* The smallest magnitudes that have a scale, and zeros among them. */
+static void nothing_is_made_of_zeros_at_random(void **state)
+{
+    static const char *const specs[] = {"int8:rounding=stochastic", "int4:rounding=stochastic",
+                                        "qsgd:levels=16,norm=max", "qsgd:levels=127,norm=max"};
+
+    (void)state;
+    for (size_t k = 0; k < SPR_ARRAY_LEN(specs); k++) {
+        struct value_case c = value_case(specs[k]);
+
+        for (int e = -112; e < -96; e++) {
+            for (size_t i = 0; i < 64; i++)
+                x[i] = i % 4 ? 0 : ldexpf(1.3f, e) / (float)(1 + i);
+            value_round_trip(&c, 1, x, 64, image, back);
+            for (size_t i = 0; i < 64; i++)
+                assert_true(i % 4 == 0 || back[i] == 0);
+        }
+    }
+}
+
 static void natural_takes_the_powers_of_two_next_to_it(void **state)
 {
     struct value_case c = value_case("natural");
@@ -415,6 +453,8 @@ int main(void)
         cmocka_unit_test(elias_codes_are_those_of_the_paper),
         cmocka_unit_test(elias_codes_keep_within_their_bound),
         cmocka_unit_test(terngrad_clips_and_then_takes_the_largest),
+        cmocka_unit_test(terngrad_clips_no_group_without_spread),
+        cmocka_unit_test(nothing_is_made_of_zeros_at_random),
         cmocka_unit_test(natural_takes_the_powers_of_two_next_to_it),
         cmocka_unit_test(halves_stay_finite),
         cmocka_unit_test(something_not_finite_shows_in_its_group_only),

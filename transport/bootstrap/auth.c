@@ -287,6 +287,11 @@ static const struct {
 
 static bool running(const struct spr_auth *a) { return a->state > STATE_DONE; }
 
+bool spr_auth_has_proven(const struct spr_auth *a)
+{
+    return a->state == PROOF_OUT || a->state == ACCEPT_IN;
+}
+
 void spr_auth_init(struct spr_auth *a, const struct spr_auth_key *key, bool connector,
                    enum spr_auth_purpose purpose, int peer)
 {

@@ -63,5 +63,7 @@ void spr_auth_init(struct spr_auth *a, const struct spr_auth_key *key, bool conn
  * differ), PROTO (garbage), LINK (closed); a->detail has the text.
  */
 spr_status spr_auth_drive(struct spr_auth *a, int fd, short *events);
+/* As connector: the peer is proven, and this rank's proof may have reached it. */
+bool spr_auth_has_proven(const struct spr_auth *a);
 
 #endif

@@ -205,6 +205,7 @@ void spr_root_meeting_leave(struct spr_root *r, struct spr_root_conn *c)
     s->conns[c->rank] = NULL;
     s->connected--;
     s->contributed -= c->contributed;
+    spr_root_watch(r, c, 0); /* close() alone does not, while a forked child has it, too */
     spr_root_conn_close(c);
     spr_free(c);
 }

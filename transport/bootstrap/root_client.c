@@ -131,7 +131,8 @@ static spr_status prove(struct spr_root *r)
                              r->meeting ? "process" : "rank",
                              r->meeting ? (int)getpid() : r->key.rank, to, cl->conn.auth.detail);
     if (status == SPR_IN_PROGRESS) {
-        if (spr_monotonic_ns() < cl->give_up_ns)
+        /* Rank 0 may have let this rank in: to leave now would look like its death. */
+        if (spr_monotonic_ns() < cl->give_up_ns || spr_auth_has_proven(&cl->conn.auth))
             return SPR_IN_PROGRESS;
         snprintf(why, sizeof(why), "%sno answer", which(r, &cl->conn.address, to, sizeof(to)));
         status = SPR_ERR_BOOTSTRAP;

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -38,6 +39,8 @@ static void drop_half_open(struct spr_root *r, struct spr_root_conn *c, const ch
     snprintf(s->last_refusal, sizeof(s->last_refusal), "from %.60s: %s", from, why);
     spr_list_remove(&c->node);
     s->half_count--;
+    /* Explicitly: close() does not take it out of epoll while a forked child has it, too. */
+    spr_root_watch(r, c, 0);
     spr_root_conn_close(c);
     spr_free(c);
 }
@@ -228,6 +231,9 @@ void spr_root_door_close(struct spr_root *r)
     struct spr_root_server *s = &r->server;
 
     if (s->listen_fd >= 0) {
+        /* Likewise; nor does the port become free. */
+        listen_watch(r, false);
+        (void)shutdown(s->listen_fd, SHUT_RDWR);
         close(s->listen_fd);
         s->listen_fd = -1;
         s->listening = false;

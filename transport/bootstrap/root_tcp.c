@@ -44,16 +44,23 @@ static bool all_loopback(const struct spr_place *place)
     return true;
 }
 
-/* Many a host knows its own name as 127.0.1.1, while the others look for it beyond loopback. */
-static void listen_beyond_loopback(struct spr_place *place)
+/* Many a host knows its own name as 127.0.1.1, or by one of several addresses, while the others
+ * look for it elsewhere. */
+static void listen_everywhere(struct spr_place *place)
 {
-    if (!place->name || strncmp(place->text, "localhost", 9) == 0 || !all_loopback(place))
+    const char *port = strrchr(place->text, ':');
+    char all[64];
+
+    if (!place->name || strncmp(place->text, "localhost", 9) == 0 ||
+        (place->count == 1 && !spr_address_loopback(&place->list[0])))
         return;
-    spr_info(SPR_SUB_INIT,
-             "root %s is a loopback address on its own host: listening on all addresses",
-             place->text);
-    place->list[0] = spr_address_any(&place->list[0]);
-    place->count = 1;
+    spr_info(SPR_SUB_INIT, "root %s is %s: listening on all addresses", place->text,
+             place->count > 1 ? "several addresses" : "a loopback address on its own host");
+    place->count = 0;
+    snprintf(all, sizeof(all), "[::]%s", port);
+    (void)spr_place_add(place, all);
+    snprintf(all, sizeof(all), "0.0.0.0%s", port); /* where there is no IPv6 */
+    (void)spr_place_add(place, all);
 }
 
 spr_status spr_bootstrap_tcp(const char *root, const struct spr_auth_key *key, bool loopback_only,
@@ -74,6 +81,6 @@ spr_status spr_bootstrap_tcp(const char *root, const struct spr_auth_key *key, b
                              "network that you trust",
                              root);
     if (key->rank == 0 && !loopback_only)
-        listen_beyond_loopback(&place);
+        listen_everywhere(&place);
     return spr_root_open(&fixed, &place, "", key, deadline_ns, boot, error);
 }

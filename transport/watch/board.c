@@ -133,8 +133,12 @@ void spr_board_hold(struct spr_board *board, struct robust_list_head *head,
     head->futex_offset = (long)((uintptr_t)board->slots - (uintptr_t)nodes);
     head->list_op_pending = NULL;
     for (uint32_t i = 0; i < words; i++) {
-        nodes[i].next = i + 1 < words ? &nodes[i + 1] : &head->list;
-        atomic_store_explicit(&board->slots[i].word, mine, memory_order_relaxed);
+        /* The last one is this rank's own, if that is beyond them: its guardian sleeps on it. */
+        uint32_t slot = i + 1 == words && board->rank > i ? board->rank : i;
+        uint32_t next = i + 2 == words && board->rank > i + 1 ? board->rank : i + 1;
+
+        nodes[slot].next = i + 1 < words ? &nodes[next] : &head->list;
+        atomic_store_explicit(&board->slots[slot].word, mine, memory_order_relaxed);
     }
     head->list.next = &nodes[0];
     (void)syscall(SYS_set_robust_list, head, sizeof *head);
