@@ -9,7 +9,7 @@
 #include "base/util.h"
 
 /* Twice as long as sparring-run leaves the others to report. */
-#define PATIENCE_S 1.0
+#define PATIENCE_S 1
 
 bool first_rank(void)
 {
@@ -26,11 +26,12 @@ bool first_rank(void)
 
 void first_rank_first(void)
 {
-    const char *factor = getenv("SPARRING_TIME_FACTOR");
-    double seconds = PATIENCE_S * (factor && strtod(factor, NULL) > 1 ? strtod(factor, NULL) : 1);
-    struct timespec patience = {.tv_sec = (time_t)seconds};
+    const char *text = getenv("SPARRING_TIME_FACTOR");
+    double factor = text ? strtod(text, NULL) : 1;
+    struct timespec patience = {.tv_sec = PATIENCE_S};
 
-    patience.tv_nsec = (long)((seconds - (double)patience.tv_sec) * 1e9);
+    if (factor >= 1 && factor <= 1000)
+        patience.tv_sec = (time_t)(PATIENCE_S * factor);
     if (!first_rank())
         (void)nanosleep(&patience, NULL);
 }

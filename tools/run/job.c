@@ -203,11 +203,11 @@ int job_run(struct job *job)
         step(job, &polled);
     explicit_bzero(job->secret, sizeof job->secret);
     drain(job, &polled);
-    if (output_sink.why != 0) {
+    recorder_close(job);
+    if (output_sink.why != 0) { /* which is no failure of a rank */
         say("cannot write to standard output: %s", strerror(output_sink.why));
         job->code = job->code != 0 ? job->code : 1;
     }
-    recorder_close(job);
     say_flush();
     emulated_network_free(&job->network);
     free(polled.slots);
