@@ -220,6 +220,9 @@ void spr_collective_describe(const spr_request *rq, struct spr_descriptor *d);
 void spr_collective_wake(spr_request *rq);
 /* Called by progress for requests on the ready list, and after a failure. */
 void spr_collective_step(spr_request *rq);
+/* Memory of a request: from those that are spare, and back to them. Under the lock. */
+spr_request *spr_request_get(spr_comm *comm);
+void spr_request_put(spr_request *rq);
 /* Post and wait. */
 spr_status spr_collective_run(spr_comm *comm, const struct spr_plan *plan,
                               const spr_call_options *options, spr_codec *codec);

@@ -63,6 +63,7 @@ collectives_libspr_collectives_la_SOURCES = \
 	collectives/record.c \
 	collectives/reduce.c \
 	collectives/reduce.h \
+	collectives/request.c \
 	collectives/ring.c \
 	collectives/select.c \
 	collectives/sendrecv.c \
