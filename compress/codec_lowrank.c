@@ -123,7 +123,11 @@ static bool lowrank_next(spr_codec *codec, float *gradient, struct spr_codec_ste
 }
 
 /* The last round has done it. */
-static void lowrank_end(spr_codec *codec) { (void)codec; }
+static void lowrank_commit(spr_codec *codec) { (void)codec; }
+
+/* What was sent last before this step left the residual when it began: pending is what this one has
+ * sent itself, if its last round is over. */
+static void lowrank_abort(spr_codec *codec) { codec->lowrank.pending = false; }
 
 static void lowrank_revoke(spr_codec *codec) { spr_lowrank_revoke(&codec->lowrank); }
 
@@ -135,8 +139,8 @@ const struct spr_codec_steps spr_codec_low_rank = {
     .init = lowrank_init,
     .begin = lowrank_begin,
     .replay = lowrank_replay,
-    .commit = lowrank_end,
-    .abort = lowrank_end,
+    .commit = lowrank_commit,
+    .abort = lowrank_abort,
     .revoke = lowrank_revoke,
     .vector = lowrank_vector,
     .next = lowrank_next,

@@ -80,6 +80,53 @@ static void a_step_that_failed_is_retried_with_the_same_bits(void **state)
     }
 }
 
+/* All rounds of a step of a rank alone, which is the sum of what it sends. */
+static void all_rounds(spr_codec *codec, float *gradient)
+{
+    struct spr_codec_step step;
+
+    assert_int_equal(spr_codec_begin(codec, gradient, &step), SPR_OK);
+    do
+        memmove(step.sum, step.vector, step.count * sizeof(float));
+    while (spr_codec_next(codec, gradient, &step));
+}
+
+/* An operation whose last round is over waits for those before it, and may fail still. */
+static void a_step_that_fails_behind_its_last_round_is_retried_with_the_same_bits(void **state)
+{
+    static const char *const specs[] = {"powersgd:rank=2", "powersgd:rank=1", "random:ratio=5%",
+                                        "random:ratio=5%+int8"};
+    static float gradient[N], result[N], twin_result[N], before[N];
+
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(specs); s++) {
+        spr_codec *codec = codec_make(specs[s]), *twin = codec_make(specs[s]);
+        for (int step = 0; step < 6; step++) {
+            data_fill(DATA_LAYERS, gradient, N, &rng);
+            memcpy(before, spr_codec_residual(codec), sizeof(before));
+            memcpy(twin_result, gradient, sizeof(gradient));
+            all_rounds(twin, twin_result);
+            spr_codec_commit(twin);
+            for (int failures = step % 3; failures >= 0; failures--) {
+                memcpy(result, gradient, sizeof(gradient));
+                all_rounds(codec, result);
+                assert_memory_equal(result, twin_result, sizeof(result));
+                if (failures == 0)
+                    break;
+                spr_codec_abort(codec);
+                for (size_t i = 0; i < N; i++)
+                    assert_int_equal(data_bits(spr_codec_residual(codec)[i]),
+                                     data_bits(before[i] + gradient[i]));
+            }
+            spr_codec_commit(codec);
+            assert_memory_equal(spr_codec_residual(codec), spr_codec_residual(twin),
+                                sizeof(before));
+        }
+        spr_codec_destroy(codec);
+        spr_codec_destroy(twin);
+    }
+}
+
 static void with_a_later_step_begun_both_stay_in_the_residual(void **state)
 {
     static float first[N], second[N], sent[N], again[N];
@@ -253,6 +300,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_that_failed_is_retried_with_the_same_bits),
+        cmocka_unit_test(a_step_that_fails_behind_its_last_round_is_retried_with_the_same_bits),
         cmocka_unit_test(with_a_later_step_begun_both_stay_in_the_residual),
         cmocka_unit_test(nothing_is_lost_or_sent_twice_in_any_order_of_events),
         cmocka_unit_test(only_what_was_committed_can_be_revoked),
