@@ -149,7 +149,10 @@ static void none_begin(spr_codec *codec, const float *gradient, struct spr_codec
     size_t n = codec->elements;
 
     if (!has_feedback(codec) && !codec->velocity) {
-        memcpy(vector, gradient, n * sizeof(float));
+        if (codec->vtype == SPR_V_FP16 || codec->vtype == SPR_V_BF16)
+            spr_codec_quantise(codec, codec->slot, NULL, gradient, n, SPR_DECODE_SET, vector);
+        else
+            memcpy(vector, gradient, n * sizeof(float));
     } else if (!has_feedback(codec) || spr_codec_is_lossless(codec)) {
         accumulate(codec, gradient, vector);
         clear_residual(codec);

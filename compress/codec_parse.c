@@ -292,28 +292,49 @@ static spr_status take_bytes(const struct parser *p, const struct spr_opt *optio
 
         ratio = fmin(bits / (value + position), 1);
     }
+    ratio = fmax(ratio, row->min);
     snprintf(text, sizeof(text), "%.6g", ratio); /* what the canonical string says */
     ratio = strtod(text, NULL);
     memcpy(codec->options + row->offset, &ratio, sizeof(ratio));
     return SPR_OK;
 }
 
-/* What a host's sums leave out needs a residual, and so does what coding them loses. */
+/* What a union leaves out needs a residual, and so does what coding the sums of a host loses. */
 static spr_status check_union(const struct parser *p)
 {
     const spr_codec *codec = p->codec;
+    int joined = spr_codec_feedback(codec)->joined;
 
-    if (spr_codec_feedback(codec)->joined != SPR_UNION_HOSTS)
+    if (joined == SPR_UNION_ALL)
         return SPR_OK;
     if (!spr_codec_sends_lists(codec))
-        return fail(p, p->spec, "union=hosts in", codec->selection->name,
+        return fail(p, p->spec, joined == SPR_UNION_HOSTS ? "union=hosts in" : "union=bounded in",
+                    codec->selection->name,
                     "all ranks send the same positions: nothing would be left out");
     if (spr_codec_feedback(codec)->rule == SPR_FEEDBACK_OFF)
-        return fail(p, p->spec, "union=hosts without feedback in", codec->selection->name,
+        return fail(p, p->spec,
+                    joined == SPR_UNION_HOSTS ? "union=hosts without feedback in"
+                                              : "union=bounded without feedback in",
+                    codec->selection->name,
                     "what it leaves out would be lost: leave out feedback=off");
-    if (codec->traits & SPR_VALUES_RANDOM)
+    if (joined == SPR_UNION_HOSTS && codec->traits & SPR_VALUES_RANDOM)
         return fail(p, p->spec, "union=hosts beside", codec->coder->name,
                     "what rounding at random loses is not kept: take rounding=nearest, or fp16");
+    return SPR_OK;
+}
+
+/* What would be accepted and do nothing. */
+static spr_status check_feedback(const struct parser *p)
+{
+    const struct spr_feedback_options *f = spr_codec_feedback(p->codec);
+    const char *name = p->codec->selection->name;
+
+    if (f->warmup > 0 && spr_codec_ratio(p->codec) <= 0)
+        return fail(p, p->spec, "warmup= has no ratio to begin with in", name,
+                    "with these options it does not go by one: leave one of them out");
+    if (f->clip > 0 && f->rule == SPR_FEEDBACK_OFF)
+        return fail(p, p->spec, "clip= without feedback in", name,
+                    "gradients are clipped on their way into the residual: leave out feedback=off");
     return SPR_OK;
 }
 
@@ -338,6 +359,8 @@ spr_status spr_codec_parse(const char *spec, spr_codec *codec, struct spr_error 
     if (status != SPR_OK)
         return status;
     status = check_union(&p);
+    if (status == SPR_OK)
+        status = check_feedback(&p);
     if (status != SPR_OK)
         return status;
     spr_codec_sums_choose(codec);

@@ -188,7 +188,7 @@ static spr_status check(const char *data, size_t bytes, struct state_header *h)
         return fail(SPR_ERR_CORRUPT, "neither one nor two vectors");
     if (h->threshold_bits > INT32_MAX)
         return fail(SPR_ERR_CORRUPT, "a negative threshold");
-    if (!(h->rate >= 0 && h->rate <= SPR_CODEC_RATE_MAX))
+    if (h->rate != 0 && !(h->rate >= 1 / SPR_CODEC_RATE_MAX && h->rate <= SPR_CODEC_RATE_MAX))
         return fail(SPR_ERR_CORRUPT, "a learning rate that is none");
     if (!(h->ratio >= 0 && h->ratio <= 1))
         return fail(SPR_ERR_CORRUPT, "a ratio that is none");

@@ -68,7 +68,9 @@ const struct spr_opt spr_feedback_table[SPR_FEEDBACK_OPTIONS] = {
     {
         .name = "warmup",
         .default_value = "0",
-        .doc = "begin with a ratio of 25 % and quarter it after every so many steps; 0 = do not",
+        .doc = "take a ratio of 25 %, 6.25 %, 1.5625 %, 0.4 % and 0.1 %, each for so many steps, "
+               "before "
+               "that of the codec; 0 = do not",
         .type = SPR_OPT_INT,
         .offset = offsetof(struct spr_feedback_options, warmup),
         .min = 0,

@@ -100,8 +100,8 @@ void spr_feedback_put_back(const struct spr_feedback *f, const uint32_t *index, 
 /* Forget everything: v and u are zero. */
 void spr_feedback_clear(const struct spr_feedback *f, size_t n);
 
-/* The ratio of an epoch (from 0) of training: 25 %, 6.25 %, 1.5625 %, 0.4 %, 0.1 % and so on, never
- * below `ratio` (DGC, section 3.3: warm-up). */
+/* The ratio of an epoch (from 0) of training: 25 %, 6.25 %, 1.5625 %, 0.4 %, 0.1 %, never below
+ * `ratio`, which comes after them (DGC, section 3.3: warm-up). */
 double spr_feedback_warmup(uint64_t epoch, double ratio);
 
 #endif

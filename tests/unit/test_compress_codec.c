@@ -106,6 +106,12 @@ static void a_bad_string_names_the_position_and_what_is_allowed(void **state)
         {"random:ratio=1%,union=hosts", "union=hosts in \"random\"", "nothing would be left out"},
         {"topk:union=hosts+qsgd", "union=hosts beside \"qsgd\"", "not kept"},
         {"dgc:union=hosts,feedback=off", "union=hosts without feedback", "would be lost"},
+        {"random:ratio=1%,union=bounded", "union=bounded in \"random\"",
+         "nothing would be left out"},
+        {"topk:union=bounded,feedback=off", "union=bounded without feedback", "would be lost"},
+        {"topk:count=10,warmup=5", "warmup= has no ratio", "leave one of them out"},
+        {"threshold:by=absolute,value=1,warmup=5", "warmup= has no ratio", "leave one of them"},
+        {"topk:feedback=off,clip=1", "clip= without feedback", "leave out feedback=off"},
         {"dgc:warmup=-1", "character 12:", "out of range"},
         {"dgc+topk", "character 5:", "one selection"},
         {"none:ratio=1%", "character 6:", "none has feedback, decay, momentum"},
@@ -389,6 +395,30 @@ static void without_feedback_the_rest_is_forgotten(void **state)
     spr_codec_destroy(codec);
 }
 
+/* ... and what is too large for a half is sent as the largest, as with feedback. */
+static void without_feedback_no_half_becomes_infinite(void **state)
+{
+    static const char *const specs[] = {"none:feedback=off+fp16",
+                                        "random:ratio=100%,feedback=off+fp16"};
+    static float gradient[CODEC_N], sent[CODEC_N];
+
+    (void)state;
+    for (size_t s = 0; s < SPR_ARRAY_LEN(specs); s++) {
+        spr_codec *codec = codec_make(specs[s]);
+
+        data_fill(DATA_NORMAL, gradient, CODEC_N, &rng);
+        gradient[0] = 1e5f;
+        gradient[1] = -1e30f;
+        gradient[2] = 1.0f + 0x1p-13f;
+        codec_step_of(codec, gradient, sent);
+        assert_true(sent[0] == 65504 && sent[1] == -65504 && sent[2] == 1);
+        spr_codec_commit(codec);
+        for (size_t i = 0; i < CODEC_N; i++)
+            assert_true(spr_codec_residual(codec)[i] == 0);
+        spr_codec_destroy(codec);
+    }
+}
+
 static void help_names_every_codec_and_option(void **state)
 {
     char text[16384];
@@ -421,6 +451,7 @@ int main(void)
         cmocka_unit_test(rounding_never_makes_an_infinity),
         cmocka_unit_test(nan_and_infinity_are_sent_and_leave_nothing_behind),
         cmocka_unit_test(without_feedback_the_rest_is_forgotten),
+        cmocka_unit_test(without_feedback_no_half_becomes_infinite),
         cmocka_unit_test(help_names_every_codec_and_option),
     };
 

@@ -211,8 +211,8 @@ static void bytes_that_make_no_sense_are_refused_in_spite_of_the_checksum(void *
         check_refused(b, copy, bytes);
     }
     /* The learning rate, and the ratio. */
-    static const double rates[] = {-1, 1e16, (double)NAN, (double)INFINITY};
-    for (size_t r = 0; r < 2 * SPR_ARRAY_LEN(rates); r++) {
+    static const double rates[] = {-1, 1e16, (double)NAN, (double)INFINITY, 1e-300};
+    for (size_t r = 0; r < 2 * SPR_ARRAY_LEN(rates) - 1; r++) { /* a ratio may be that small */
         memcpy(copy, data, bytes);
         memcpy(copy + 48 + 8 * (r % 2), &rates[r / 2], 8);
         seal(copy, bytes);
