@@ -199,6 +199,11 @@ static void send_ready(spr_request *rq)
         uint32_t slot = x->sent.passed % SPR_EXCHANGE_OUT;
         if (x->out[slot].busy || !clear(x, &x->taken, true, x->sent.step, &r))
             return;
+        /* Grants before data: where both send the same chunk, the other one keeps what it gets in
+         * the transport's memory until its own has left, for which it needs our grant. Behind data
+         * that waits for such memory that would not leave. */
+        if (!clear(x, &x->asked, true, x->sent.step + 1, &r))
+            return;
         x->leaving[slot] = in_place || x->sent.step > x->first ? r : (struct spr_range){0};
         spr_post_send(rq, &x->out[slot], e->to, message_step(&x->sent),
                       source(rq, x->sent.step, r.start), (r.end - r.start) * x->element,

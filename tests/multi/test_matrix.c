@@ -146,6 +146,51 @@ static void random_combinations_are_right_up_to_a_million(void **state)
         }
 }
 
+/* Memory of a transport that holds one chunk of a peer: whatever an algorithm holds there has to
+ * come free without more of it. */
+static void few_slots(struct job *job, int rank)
+{
+    (void)job;
+    (void)rank;
+    setenv("SPARRING_SHM_SLOTS", "1", 1);
+    setenv("SPARRING_VERBS_SLOTS", "1", 1);
+}
+
+static void run_at_once(struct job *job, int rank, spr_comm *comm)
+{
+    enum { MOST = 4, COUNT = 300007 }; /* of more chunks than are asked for ahead */
+    float *in = malloc(COUNT * sizeof *in), *out = malloc(MOST * COUNT * sizeof *out);
+    spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    spr_request *rq[MOST];
+
+    for (size_t i = 0; i < COUNT; i++)
+        in[i] = (float)(i % 1000 + (size_t)rank);
+    for (int a = 0; (options.algorithm = spr_algorithm_name("allreduce", a)); a++)
+        for (size_t n = 1; n <= MOST; n += MOST - 1) {
+            if (!reference_allreduce_takes(options.algorithm, SPR_FP32, COUNT))
+                continue;
+            for (size_t i = 0; i < n; i++)
+                RANK_CHECK(spr_iallreduce(comm, in, out + i * COUNT, COUNT, SPR_FP32, SPR_SUM,
+                                          &options, &rq[i]) == SPR_OK);
+            for (size_t i = 0; i < n; i++)
+                RANK_CHECK(spr_wait(&rq[i], -1) == SPR_OK);
+            for (size_t i = 0; i < n * COUNT; i++)
+                RANK_CHECK(out[i] == (float)((int)(i % COUNT % 1000) * job->size +
+                                             job->size * (job->size - 1) / 2));
+        }
+    free(in);
+    free(out);
+}
+
+static void nothing_waits_for_slots_that_it_holds_itself(void **state)
+{
+    (void)state;
+    job_prepare = few_slots;
+    for (int size = 3; size <= 5; size += 2)
+        job_on_all_transports(size, run_at_once, NULL, SECONDS);
+    job_prepare = NULL;
+}
+
 static void run_large(struct job *job, int rank, spr_comm *comm)
 {
     const struct test_case cases[] = {
@@ -175,6 +220,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_full_product_is_right_on_every_transport),
         cmocka_unit_test(random_combinations_are_right_up_to_a_million),
+        cmocka_unit_test(nothing_waits_for_slots_that_it_holds_itself),
         cmocka_unit_test(sixteen_million_and_three_elements_are_right),
     };
 
