@@ -186,7 +186,7 @@ static void nothing_waits_for_slots_that_it_holds_itself(void **state)
 {
     (void)state;
     job_prepare = few_slots;
-    for (int size = 3; size <= 5; size += 2)
+    for (int size = 3; size <= (most_ranks() < 5 ? 3 : 5); size += 2)
         job_on_all_transports(size, run_at_once, NULL, SECONDS);
     job_prepare = NULL;
 }
