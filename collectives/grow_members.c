@@ -43,13 +43,24 @@ spr_status spr_growth_wait(struct spr_growth *g, spr_request **request)
     return status;
 }
 
+/* All hear it or, where one has called something else, none: then it is over for all of them, and
+ * there is nobody to tell that. */
 static spr_status say(struct spr_growth *g, spr_status what)
 {
+    spr_status status;
     struct word w = {.status = what, .rank = g->error->rank, .ticket = g->ticket};
 
     if (what < 0)
         snprintf(w.text, sizeof w.text, "%.479s", g->error->text);
-    return spr_growth_broadcast(g, g->old, &w, sizeof w / WORD, 0);
+    status = spr_growth_broadcast(g, g->old, &w, sizeof w / WORD, 0);
+    g->unheard = status != SPR_OK;
+    return status;
+}
+
+/* Does anybody wait for what rank 0 says? */
+static bool is_heard(const struct spr_growth *g)
+{
+    return !g->unheard && spr_comm_is_sound(g->old);
 }
 
 /* An error that another member names. */
@@ -172,7 +183,7 @@ spr_status spr_growth_meet(struct spr_growth *g)
     status = meet_as_root(g);
     if (status && !g->error->status)
         spr_error_set(g->error, status, -1, "%s", spr_status_string(status));
-    if (!spr_comm_is_sound(g->old))
+    if (!is_heard(g))
         return status;
     told = say(g, status);
     /* All members are here now. */
@@ -251,7 +262,7 @@ static spr_status exchange(struct spr_growth *g, const void *in, char *out, size
         spr_meeting_refuse(&g->meeting, status, g->error->rank, g->error->text);
     if (status == SPR_OK && root) {
         status = with_newcomers(g, parts, out, bytes);
-        told = spr_comm_is_sound(g->old) ? say(g, status) : status;
+        told = is_heard(g) ? say(g, status) : status;
         status = status ? status : told;
     } else if (status == SPR_OK) {
         status = listen(g);
@@ -305,7 +316,8 @@ void spr_growth_refuse(struct spr_growth *g, spr_status status)
     char *parts = spr_calloc((size_t)g->old->size, sizeof nothing);
     struct spr_error mine = *g->error;
 
-    snprintf(preface.text, sizeof preface.text, "%.219s", g->error->text);
+    snprintf(preface.text, sizeof preface.text, "%.219s",
+             *g->error->text ? g->error->text : spr_status_string(status));
     g->exchanged = true;
     if (parts)
         (void)among_members(g, &preface, &nothing, sizeof nothing, parts);

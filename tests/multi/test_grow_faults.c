@@ -184,6 +184,39 @@ static void a_job_without_a_secret(void **state)
     job_secret = secret;
 }
 
+/* ---- A member calls something else ---- */
+
+static void call_something_else(struct job *job, int rank, spr_comm *comm)
+{
+    spr_grow_options options = grow_options();
+    spr_call_options call = SPR_CALL_OPTIONS_INIT;
+    spr_comm *grown = NULL;
+    float x = 1;
+
+    options.wait_s = 30; /* of which it needs a pulse */
+    if (rank == 1)
+        RANK_CHECK(spr_allreduce(comm, &x, &x, 1, SPR_FP32, SPR_SUM, NULL) == SPR_ERR_MISMATCH);
+    else
+        RANK_CHECK(spr_comm_grow(comm, &options, &grown) == SPR_ERR_MISMATCH && !grown);
+    call.timeout_s = 10;
+    for (int step = 1; step < 4; step++) {
+        x = (float)(step * (rank + 1));
+        RANK_CHECK(spr_allreduce(comm, &x, &x, 1, SPR_FP32, SPR_SUM, &call) == SPR_OK);
+        RANK_CHECK(x == (float)(step * job->size * (job->size + 1) / 2));
+    }
+}
+
+static void the_operations_stay_paired_after_a_member_called_something_else(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= 3; size++) {
+        struct job job;
+        grow_choose_place();
+        job_start(&job, size, "shm", call_something_else, NULL);
+        job_expect_success(&job, GROW_SECONDS);
+    }
+}
+
 /* ---- Rank 0 is not to be trusted ---- */
 
 /* As collectives/grow_members.c has it. */
@@ -464,6 +497,7 @@ int main(void)
         cmocka_unit_test(a_newcomer_that_does_not_take_the_state),
         cmocka_unit_test(a_newcomer_with_other_settings),
         cmocka_unit_test(a_job_without_a_secret),
+        cmocka_unit_test(the_operations_stay_paired_after_a_member_called_something_else),
         cmocka_unit_test(rank_0_sends_nonsense),
         cmocka_unit_test(a_newcomer_dies_in_the_middle),
         cmocka_unit_test(a_member_dies_while_it_waits),
