@@ -52,9 +52,9 @@ static void end_step(spr_request *rq, spr_status status)
         spr_outcome_committed(rq->comm, rq->codec, rq->operation);
         spr_history_add(rq);
     } else {
-        /* Ranks have chosen by histories that differ: all of them forget. After any other failure
-         * histories are alike, as long as they hold what has succeeded. */
-        if (rq->why && spr_descriptor_blames_algorithm(rq->why))
+        /* Ranks may have chosen by histories that differ: all of them forget. After any other
+         * failure histories are alike, as long as they hold what has succeeded. */
+        if (rq->rejected)
             *spr_codec_history(rq->codec) = (struct spr_codec_history){0};
         spr_codec_abort(rq->codec);
     }

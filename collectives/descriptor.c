@@ -93,9 +93,6 @@ static void print_size(const struct spr_descriptor *d, char *text, size_t bytes)
     snprintf(text, bytes, "%" PRIu32, d->size);
 }
 
-#define DISAGREE "the ranks disagree: "
-#define ALGORITHM "algorithm"
-
 /* In the order in which they are named: what a reader would check first, causes before what follows
  * from them (the count of a codec may depend on its step). */
 static const struct {
@@ -111,7 +108,7 @@ static const struct {
     {"root or shift", print_root},
     {"codec (hash)", print_codec},
     {"type of the values on the wire", print_vtype},
-    {ALGORITHM, print_algorithm},
+    {"algorithm", print_algorithm},
     {"number of ranks", print_size},
 };
 
@@ -144,14 +141,9 @@ void spr_descriptor_explain(uint32_t operation, const struct spr_descriptor *a, 
     print_collective(a, kind, sizeof kind);
     if (a->name[0])
         print_name(a, name, sizeof name);
-    snprintf(text, bytes, "%s #%" PRIu32 "%s%s: " DISAGREE "%s ", kind, operation, *name ? " " : "",
-             name, i < SPR_ARRAY_LEN(fields) ? fields[i].name : "description");
+    snprintf(text, bytes, "%s #%" PRIu32 "%s%s: the ranks disagree: %s ", kind, operation,
+             *name ? " " : "", name, i < SPR_ARRAY_LEN(fields) ? fields[i].name : "description");
     add_side(text, bytes, left, rank_a, host_a);
     snprintf(text + strlen(text), bytes - strlen(text), ", ");
     add_side(text, bytes, right, rank_b, host_b);
-}
-
-_Bool spr_descriptor_blames_algorithm(const char *text)
-{
-    return strstr(text, DISAGREE ALGORITHM " ") != NULL;
 }

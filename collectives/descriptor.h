@@ -32,7 +32,5 @@ uint64_t spr_descriptor_hash(const struct spr_descriptor *d);
 void spr_descriptor_explain(uint32_t operation, const struct spr_descriptor *a, int rank_a,
                             const char *host_a, const struct spr_descriptor *b, int rank_b,
                             const char *host_b, char *text, size_t bytes);
-/* Is that text, perhaps with more behind it, of descriptors that differ in the algorithm first? */
-_Bool spr_descriptor_blames_algorithm(const char *text);
 
 #endif

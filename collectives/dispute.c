@@ -158,11 +158,11 @@ void spr_dispute_decide(spr_request *rq)
 
     rq->dispute_ns = 0;
     snprintf(text, sizeof text,
-             "%s #%u%s%s%s: the ranks disagree: count %zu on rank %d, something else on rank "
-             "%d%s%s%s, which is done with it and busy",
+             "%s #%u%s%s%s: the ranks disagree: count %zu and algorithm %s on rank %d, something "
+             "else on rank %d%s%s%s, which is busy and has not said what",
              spr_collective_names[rq->posted.collective], rq->operation, *rq->name ? " '" : "",
-             rq->name, *rq->name ? "'" : "", rq->plan.count, comm->rank, rq->disputed,
-             *host ? " (host " : "", host, *host ? ")" : "");
+             rq->name, *rq->name ? "'" : "", rq->posted.count, rq->posted.algorithm, comm->rank,
+             rq->disputed, *host ? " (host " : "", host, *host ? ")" : "");
     reject_everywhere(comm, rq->operation, rq->disputed, text);
 }
 
