@@ -18,7 +18,7 @@ spr_status spr_comm_load_options(const spr_comm_options *user, struct spr_option
 /* A copy with its own strings. */
 spr_status spr_comm_copy_options(const struct spr_options *from, struct spr_options *to);
 /* Settings that decide what travels and when, which must be equal on all ranks. decisions:
- * spr_decisions_hash(). */
+ * the hash of spr_decisions_load(). */
 uint64_t spr_comm_config_hash(const struct spr_options *o, uint64_t decisions);
 
 /* What this rank tells the others: who and where it is, what it offers. */

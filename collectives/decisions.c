@@ -174,17 +174,6 @@ spr_status spr_decisions_load(const struct spr_options *options, struct spr_deci
     return read_all(path, d, hash, error);
 }
 
-uint64_t spr_decisions_hash(const struct spr_options *options)
-{
-    struct spr_error ignored = {0};
-    struct spr_decisions *d;
-    uint64_t hash;
-
-    (void)spr_decisions_load(options, &d, &hash, &ignored);
-    spr_decisions_free(d);
-    return hash;
-}
-
 /* Life --------------------------------------------------------------------------------------------
  */
 

@@ -9,11 +9,11 @@
  *   0 7 allreduce:8/4:1024x4=hierarchical  # model
  *
  * COMMUNICATOR: how many spr_comm_create() had made in the process of rank 0 before; those made of
- * others, by shrinking, growing or splitting, are not among them. OPERATION: of that communicator,
- * from 0 on; those by which the library measures before it is the caller's do not count. Its number
- * is the same on all ranks, in whatever order they choose algorithms: for the second round of a
- * codec each does so when the first is over. KIND: see collectives/kind.h; it tells no types of
- * equal length apart.
+ * others, by growing or splitting, are not among them; one that has shrunk is the same still.
+ * OPERATION: of that communicator, from 0 on; those by which the library measures before it is the
+ * caller's do not count. Its number is the same on all ranks, in whatever order they choose
+ * algorithms: for the second round of a codec each does so when the first is over. KIND: see
+ * collectives/kind.h; it tells no types of equal length apart.
  */
 #ifndef SPR_COLLECTIVES_DECISIONS_H
 #define SPR_COLLECTIVES_DECISIONS_H
@@ -34,8 +34,6 @@ struct spr_decisions; /* of one communicator of spr_comm_create() */
  * INVALID, with the line. *decisions is to be freed in any case. */
 spr_status spr_decisions_load(const struct spr_options *options, struct spr_decisions **decisions,
                               uint64_t *hash, struct spr_error *error);
-/* Only that hash; 0: nothing is given. */
-uint64_t spr_decisions_hash(const struct spr_options *options);
 void spr_decisions_free(struct spr_decisions *d);
 
 /* For comm->decisions, on all ranks. open(): rank 0 can write options.decisions_log from now on;

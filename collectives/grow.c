@@ -91,17 +91,21 @@ static spr_status receive_ticket(struct spr_growth *g)
 static spr_status join(struct spr_growth *g, struct spr_options *options, struct spr_auth_key *key)
 {
     const spr_grow_options *o = g->options;
+    struct spr_decisions *decisions = NULL; /* not followed, but the members have them, too */
     char place[SPR_MEETING_PLACE_BYTES];
-    uint64_t deadline;
+    uint64_t deadline, decisions_hash;
     spr_status status = spr_comm_load_options(o->create, options, g->error);
 
+    if (status == SPR_OK)
+        status = spr_decisions_load(options, &decisions, &decisions_hash, g->error);
+    spr_decisions_free(decisions);
     if (status == SPR_OK)
         status = spr_secret_load(o->create, key, g->error);
     if (status == SPR_OK)
         status = spr_meeting_place(o->meet, o->create, "", place, g->error);
     if (status)
         return status;
-    key->config_hash = spr_comm_config_hash(options, spr_decisions_hash(options));
+    key->config_hash = spr_comm_config_hash(options, decisions_hash);
     deadline =
         spr_monotonic_ns() + spr_seconds_ns(spr_growth_wait_s(g, options) * spr_time_factor());
     status = spr_meeting_join(place, key, key->secret_bytes == 0 && !options->insecure, deadline,

@@ -81,6 +81,28 @@ static size_t few_elements(const spr_comm *comm)
     return spr_max_size(1, spr_min_size(FEW_ELEMENTS, eager));
 }
 
+static spr_status measure(struct spr_tuning *t)
+{
+    spr_status status = spr_tuning_links(t);
+
+    if (status == SPR_OK)
+        status = spr_tuning_load(t);
+    if (status == SPR_OK)
+        status = spr_tuning_work(t);
+    if (status == SPR_OK)
+        status = spr_tuning_copies(t);
+    if (status == SPR_OK)
+        status = spr_tuning_starts(t, &(struct spr_plan){.collective = SPR_C_ALLREDUCE,
+                                                         .dtype = SPR_FP32,
+                                                         .count = few_elements(t->comm)});
+    if (status == SPR_OK)
+        status = spr_tuning_starts(t, &(struct spr_plan){.collective = SPR_C_SPARSE_ALLREDUCE,
+                                                         .dtype = SPR_FP32,
+                                                         .count = FEW_POSITIONS,
+                                                         .most_entries = FEW_ENTRIES});
+    return status ? status : agree_on_model(t);
+}
+
 spr_status spr_comm_tune(spr_comm *comm)
 {
     struct spr_tuning t = {.comm = comm, .model = {.known = true}};
@@ -98,25 +120,12 @@ spr_status spr_comm_tune(spr_comm *comm)
                    "what is received has room");
     spr_tuning_choose_shift(&t);
     status = make_tuning(&t);
-    if (status == SPR_OK)
-        status = spr_tuning_links(&t);
-    if (status == SPR_OK)
-        status = spr_tuning_load(&t);
-    if (status == SPR_OK)
-        status = spr_tuning_work(&t);
-    if (status == SPR_OK)
-        status = spr_tuning_copies(&t);
-    if (status == SPR_OK)
-        status = spr_tuning_starts(&t, &(struct spr_plan){.collective = SPR_C_ALLREDUCE,
-                                                          .dtype = SPR_FP32,
-                                                          .count = few_elements(comm)});
-    if (status == SPR_OK)
-        status = spr_tuning_starts(&t, &(struct spr_plan){.collective = SPR_C_SPARSE_ALLREDUCE,
-                                                          .dtype = SPR_FP32,
-                                                          .count = FEW_POSITIONS,
-                                                          .most_entries = FEW_ENTRIES});
-    if (status == SPR_OK)
-        status = agree_on_model(&t);
+    if (status == SPR_OK) {
+        status = measure(&t);
+        /* Of which the others may not know. */
+        if (status == SPR_ERR_NOMEM)
+            status = spr_comm_failed_call(comm, status, spr_thread_error());
+    }
     drop_tuning(&t);
     if (status)
         return status;

@@ -55,7 +55,10 @@ double spr_tuning_median(double *x, int n) { return spr_tuning_lowest(x, n, 0.5)
 
 spr_status spr_tuning_agree(spr_comm *comm, double *value, size_t n)
 {
-    return spr_allreduce(comm, value, value, n, SPR_FP64, SPR_MAX, NULL);
+    spr_status status = spr_allreduce(comm, value, value, n, SPR_FP64, SPR_MAX, NULL);
+
+    return status == SPR_ERR_NOMEM ? spr_comm_failed_call(comm, status, spr_thread_error())
+                                   : status;
 }
 
 spr_status spr_tuning_once(struct spr_tuning *t, spr_tuning_call *call, size_t n, double *seconds)

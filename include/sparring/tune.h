@@ -72,7 +72,7 @@ spr_status spr_comm_tune_list(spr_comm *comm, const spr_sparse *list, size_t cou
 /* Likewise for the steps of a codec, as sums of such vectors or lists of fp32 values; its state
  * stays as it is. A rank whose codec has made a step, and sends lists, takes the last one. Where
  * steps are neither, but vectors of coded values, nothing is measured, nor with union=hosts, for
- * which there is one algorithm. */
+ * which there is one algorithm. Of a codec with two rounds (powersgd) the first one is. */
 spr_status spr_codec_tune(spr_comm *comm, spr_codec *codec);
 
 /* What these two have found, and what SPARRING_TRIALS gave, as a value of SPARRING_TRIALS, the same

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/crc32c.h"
+#include "base/mem.h"
 #include "tests/multi/job.h"
 
 #define SECONDS 60
@@ -325,6 +326,35 @@ static void a_rank_that_dies_meanwhile_is_named(void **state)
     job_expect_success(&job, SECONDS);
 }
 
+/* Its memory fails at some place: nobody waits for it until a deadline, and all fail, or none. */
+static void run_without_memory(struct job *job, int rank, spr_comm *comm)
+{
+    const uint64_t *nth = job->arg;
+    spr_status status;
+
+    RANK_CHECK(spr_barrier(comm, NULL) == SPR_OK);
+    if (rank == 1)
+        spr_mem_fail_nth(*nth);
+    status = spr_comm_tune(comm);
+    spr_mem_fail_nth(0);
+    *job_counter(job, rank) = status == SPR_OK ? 1 : -1;
+    job_await(job_counter(job, 2), 1); /* not before both know: a rank that leaves would tell */
+}
+
+static void a_rank_without_memory_leaves_nobody_waiting(void **state)
+{
+    (void)state;
+    for (uint64_t nth = 1; nth <= 19; nth += 3) {
+        struct job job;
+        job_start(&job, 2, "shm", run_without_memory, &nth);
+        for (int ms = 0; ms < 60000 && !(*job_counter(&job, 0) && *job_counter(&job, 1)); ms++)
+            job_pause_ms(1);
+        assert_int_equal(*job_counter(&job, 0), *job_counter(&job, 1));
+        *job_counter(&job, 2) = 1;
+        assert_true(job_wait(&job, SECONDS));
+    }
+}
+
 static void a_model_that_is_wrong_is_refused(void **state)
 {
     spr_comm *comm;
@@ -343,6 +373,7 @@ int main(void)
         cmocka_unit_test(ranks_take_the_model_that_is_given),
         cmocka_unit_test(ranks_measure_calls_and_agree),
         cmocka_unit_test(a_rank_that_dies_meanwhile_is_named),
+        cmocka_unit_test(a_rank_without_memory_leaves_nobody_waiting),
         cmocka_unit_test(a_model_that_is_wrong_is_refused),
     };
 
