@@ -26,8 +26,10 @@ static struct loss loss_of(const char *codec)
     struct spr_codec_kind kind = codec_kind(codec);
     struct loss loss = {.rest = kind.coded || kind.round_sums ? 0x1p-23 : 0};
 
-    if (!kind.lists && strstr(codec, "fp16") != NULL)
-        loss.last = strstr(codec, "bf16") != NULL ? 0x1p-8 : 0x1p-11;
+    if (!kind.lists && strstr(codec, "bf16") != NULL)
+        loss.last = 0x1p-8;
+    else if (!kind.lists && strstr(codec, "fp16") != NULL)
+        loss.last = 0x1p-11;
     return loss;
 }
 
