@@ -106,11 +106,12 @@ expect out 'dense is as fast at 90 % already'
 # Ranks of one host send nothing to others; those of two hosts share their ports.
 predict one -n 8 --ranks-per-host 8 --algo direct
 predict two -n 8 --ranks-per-host 4 --algo direct
+predict whole -n 8 --ranks-per-host 65536 --hosts-per-rack 65536 --algo direct
 predict levels -n 8 --ranks-per-host 4 --algo hierarchical
 predict sums -n 8 --ranks-per-host 4 --algo hosts
 predict eight -n 8
 true_of "
-assert all(r['host_bytes'] == 0 and r['hosts'] == 1 for r in one)
+assert all(r['host_bytes'] == 0 and r['hosts'] == 1 for r in one + whole)
 a, b, c = one[1], two[1], eight[1]
 assert a['sent_bytes'] == b['sent_bytes'] == c['sent_bytes']
 assert b['hosts'] == 2 and 0.5 < b['host_bytes'] / (b['sent_bytes'] / 2) < 0.65

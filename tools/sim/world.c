@@ -41,8 +41,8 @@ static double port_rate(const struct options *o, int ranks, int rank, double rat
 static spr_status add_rank(struct world *world, int rank, const struct options *o, double rate,
                            struct spr_error *error)
 {
-    int per_rack =
-        o->hosts_per_rack > 0 ? o->ranks_per_host * o->hosts_per_rack : o->ranks_per_host;
+    /* Both may be 65536, which is a rack, or a host, of all ranks. */
+    int64_t per_rack = (int64_t)o->ranks_per_host * (o->hosts_per_rack > 0 ? o->hosts_per_rack : 1);
     struct spr_options options = {0};
     struct spr_transport **sim;
     spr_comm *comm;
@@ -60,7 +60,7 @@ static spr_status add_rank(struct world *world, int rank, const struct options *
     world->comms[rank] = comm;
     for (int peer = 0; peer < world->ranks; peer++) {
         comm->topology.identity[peer] = peer - peer % o->ranks_per_host;
-        comm->topology.rack_identity[peer] = peer - peer % per_rack;
+        comm->topology.rack_identity[peer] = peer - (int)(peer % per_rack);
         comm->topology.rate[peer] =
             (uint32_t)fmin(port_rate(o, world->ranks, peer, rate) / 1e3, UINT32_MAX);
     }
