@@ -186,6 +186,19 @@ assert model['within_20_percent'] == sum(abs(x - 1) < 0.2 for x in both)
 beyond = [r for r in far if r['by_model']]
 assert all(r['levels'] == [] for r in beyond)
 assert len(beyond) > 8 and all(r['ranks'] == 65536 and r['time_us'] > 0 and r['sent_bytes'] is None for r in beyond)"
+# The model alone speaks of what "auto" takes in a job, by the same rules and settings.
+predict rings allreduce -n 513 --elements 9M
+predict shorter allreduce -n 513 --elements 8M
+predict onehost allreduce -n 600 --ranks-per-host 600
+export SPARRING_EAGER=64
+predict eager allreduce -n 600 --elements 100
+unset SPARRING_EAGER
+true_of "
+assert rings[0]['algorithm'] == 'ring' and shorter[0]['algorithm'] == 'direct', (rings, shorter)
+assert onehost[0]['algorithm'] == eager[0]['algorithm'] == 'direct', (onehost, eager)"
+SPARRING_EAGER=frob run -n 600 --algo all
+expect_code 1
+expect err "^sparring-sim: allreduce on 600 ranks: SPARRING_EAGER: "
 # A ring with few hops between hosts is not held up by them at every step; one chunk has one grant.
 predict apart -n 64 --elements 16K --algo ring
 predict beside -n 64 --ranks-per-host 8 --elements 16K --algo ring

@@ -2,11 +2,9 @@
 #include "tools/sim/predict.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "collectives/model.h"
-
-#define EAGER_BYTES ((size_t)8 << 10)
+#include "tools/sim/world.h"
 
 bool predict_is_needed(const struct run *run)
 {
@@ -48,17 +46,6 @@ double predict_time_us(const struct run *run)
                             run->kind == KIND_SPARSE ? run->figures.union_density * n : 0);
 }
 
-/* As the rules of "auto" choose, with the default of SPARRING_EAGER, where lists may have any
- * length. */
-static const char *algorithm_of(const struct run *run)
-{
-    if (strcmp(run->algorithm, "auto") != 0)
-        return run->algorithm;
-    if (run->kind == KIND_ALLREDUCE && run->options->elements * sizeof(float) <= EAGER_BYTES)
-        return "flat";
-    return run->options->ranks_per_host > 1 ? "hierarchical" : "direct";
-}
-
 static struct level unknown(int count)
 {
     const double nan = NAN;
@@ -71,15 +58,26 @@ static struct level unknown(int count)
                           .of_one = nan};
 }
 
-void predict_run(struct run *run)
+bool predict_run(struct run *run, struct spr_error *error)
 {
     const struct options *o = run->options;
+    struct spr_plan plan = {.collective = run->kind == KIND_ALLREDUCE ? SPR_C_ALLREDUCE
+                                                                      : SPR_C_SPARSE_ALLREDUCE,
+                            .count = o->elements,
+                            .dtype = SPR_FP32,
+                            .op = SPR_SUM};
     int hosts = (run->ranks + o->ranks_per_host - 1) / o->ranks_per_host;
     double n = (double)o->elements, k = run->kind == KIND_SPARSE ? ceil(run->density * n) : 0;
     struct spr_model model = model_of(run);
     struct spr_estimate e = spr_estimate_even(&model, run->ranks, 1, n, k);
+    const char *algorithm;
 
-    run->algorithm = algorithm_of(run);
+    if (world_choose(o, run->ranks, run->link, &plan, run->algorithm, &algorithm, error) != SPR_OK)
+        return false;
+    run->refused = algorithm == NULL;
+    if (run->refused)
+        return false;
+    run->algorithm = algorithm;
     run->figures = (struct figures){
         .levels = {[SPR_SIM_RANKS] = unknown(run->ranks), [SPR_SIM_HOSTS] = unknown(hosts)},
         .time_us = 1e6 * seconds_of(run, k, 0),
@@ -90,4 +88,7 @@ void predict_run(struct run *run)
         .same = true,
         .by_model = true};
     run->refused = !isfinite(run->figures.time_us);
+    if (run->refused)
+        spr_error_set(error, SPR_ERR_INVALID, -1, "the model has no formula for this");
+    return !run->refused;
 }

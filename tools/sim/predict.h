@@ -13,7 +13,8 @@
 bool predict_is_needed(const struct run *run);
 /* Microseconds of a run that was simulated; NAN: the model cannot say. */
 double predict_time_us(const struct run *run);
-/* A run of which there is the time alone; of one that the model knows nothing of, it is refused. */
-void predict_run(struct run *run);
+/* A run of which there is the time alone. False: it failed, or is refused: there is no such
+ * algorithm, or the model knows nothing of it. */
+bool predict_run(struct run *run, struct spr_error *error);
 
 #endif

@@ -128,10 +128,8 @@ bool run_once(struct run *run, bool optional)
     struct world world;
     bool done;
 
-    if (predict_is_needed(run)) {
-        predict_run(run);
-        return !run->refused || optional || fail(run, "the model has no formula for this");
-    }
+    if (predict_is_needed(run))
+        return predict_run(run, &error) || (run->refused && optional) || fail(run, error.text);
     if (!has_memory(run))
         return false;
     if (!input_open(&input, run->options, run->kind, run->ranks,

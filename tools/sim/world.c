@@ -38,13 +38,12 @@ static double port_rate(const struct options *o, int ranks, int rank, double rat
 }
 
 /* One rank's communicator, which knows who shares its host, linked to none but itself. */
-static spr_status add_rank(struct world *world, int rank, const struct options *o, double rate,
-                           struct spr_error *error)
+static spr_status new_comm(spr_comm **out, int rank, int ranks, const struct options *o,
+                           double rate, const struct spr_clock *clock, struct spr_error *error)
 {
     /* Both may be 65536, which is a rack, or a host, of all ranks. */
     int64_t per_rack = (int64_t)o->ranks_per_host * (o->hosts_per_rack > 0 ? o->hosts_per_rack : 1);
     struct spr_options options = {0};
-    struct spr_transport **sim;
     spr_comm *comm;
     spr_status status = spr_opt_load(spr_options_table, spr_options_count, &options, error);
 
@@ -52,22 +51,50 @@ static spr_status add_rank(struct world *world, int rank, const struct options *
         return status;
     if (options.indices == SPR_INDICES_AUTO) /* its transport does not say how fast it is */
         options.indices = spr_indices_of_model(&(struct spr_model){.byte = 8 / rate});
-    status = spr_comm_new(rank, world->ranks, &options, spr_sim_clock(world->sim), &comm);
+    status = spr_comm_new(rank, ranks, &options, clock, &comm);
     if (status) {
         spr_opt_free(spr_options_table, spr_options_count, &options);
         return status;
     }
-    world->comms[rank] = comm;
-    for (int peer = 0; peer < world->ranks; peer++) {
+    for (int peer = 0; peer < ranks; peer++) {
         comm->topology.identity[peer] = peer - peer % o->ranks_per_host;
         comm->topology.rack_identity[peer] = peer - (int)(peer % per_rack);
         comm->topology.rate[peer] =
-            (uint32_t)fmin(port_rate(o, world->ranks, peer, rate) / 1e3, UINT32_MAX);
+            (uint32_t)fmin(port_rate(o, ranks, peer, rate) / 1e3, UINT32_MAX);
     }
-    spr_topology_update(&comm->topology, comm->ids, world->ranks);
+    spr_topology_update(&comm->topology, comm->ids, ranks);
+    *out = comm;
+    return SPR_OK;
+}
+
+spr_status world_choose(const struct options *options, int ranks, double link,
+                        const struct spr_plan *plan, const char *name, const char **algorithm,
+                        struct spr_error *error)
+{
+    spr_comm *comm;
+    spr_status status = new_comm(&comm, 0, ranks, options, link, &spr_clock_monotonic, error);
+    const struct spr_algorithm *a;
+
+    if (status)
+        return spr_error_set(error, status, -1, "%s", spr_status_string(status));
+    a = spr_algorithm_select(comm, plan, name, error);
+    *algorithm = a ? a->name : NULL;
+    spr_comm_free(comm);
+    return SPR_OK;
+}
+
+static spr_status add_rank(struct world *world, int rank, const struct options *o, double rate,
+                           struct spr_error *error)
+{
+    spr_comm *comm;
+    spr_status status =
+        new_comm(&comm, rank, world->ranks, o, rate, spr_sim_clock(world->sim), error);
+
+    if (status)
+        return status;
+    world->comms[rank] = comm;
     struct spr_transport_params params = spr_comm_transport_params(comm);
-    sim = &comm->transports[comm->transport_count];
-    status = spr_sim_open(world->sim, &params, sim);
+    status = spr_sim_open(world->sim, &params, &comm->transports[comm->transport_count]);
     if (status)
         return status;
     comm->transport_count++;

@@ -10,6 +10,7 @@
 #include <sparring/sparring.h>
 
 #include "base/error.h"
+#include "collectives/collective.h"
 #include "tools/sim/options.h"
 #include "transport/sim/sim.h"
 
@@ -37,6 +38,12 @@ struct world {
 spr_status world_open(struct world *world, const struct options *options, int ranks, double link,
                       struct spr_error *error);
 void world_close(struct world *world);
+
+/* The algorithm that ranks of such a world take when they are asked for `name`, which may be
+ * "auto"; NULL: there is none, and `error` says which there are. */
+spr_status world_choose(const struct options *options, int ranks, double link,
+                        const struct spr_plan *plan, const char *name, const char **algorithm,
+                        struct spr_error *error);
 
 typedef spr_status post_fn(void *ctx, int rank, spr_comm *comm, spr_request **request);
 /* Post a collective on all ranks at the same time, and let the network run until it is over. */
