@@ -230,6 +230,12 @@ bool is_simulated(const struct options *options, enum kind kind, const char *alg
     return ranks <= MAX_SIMULATED_FEW && talk <= MAX_SIMULATED;
 }
 
+bool is_modelled(const struct options *options)
+{
+    return options->kind != KIND_COMPRESSED && options->hosts_per_rack == 0 && options->slow <= 1 &&
+           options->pattern == PATTERN_UNIFORM && options->overlap <= 0;
+}
+
 /* What does not depend on one option alone. -----------------------------------------------------
  */
 
@@ -253,8 +259,7 @@ static enum options_next complete(struct options *options, uint64_t used, int wo
         return options_wrong("--slow is of hosts in no racks");
     for (size_t i = 0; i < options->rank_count; i++)
         if (!is_simulated(options, options->kind, options->algorithm, options->ranks[i]) &&
-            (options->kind == KIND_COMPRESSED || options->hosts_per_rack > 0 || options->slow > 1 ||
-             options->pattern != PATTERN_UNIFORM || options->overlap > 0))
+            !is_modelled(options))
             return options_wrong(
                 "%d ranks: above 512, or 4096 where each talks to few (man sparring-sim), there is "
                 "a model alone, which knows no codecs, racks, slow ports, patterns and overlap",

@@ -53,5 +53,7 @@ enum options_next options_parse(struct options *options, int argc, char **argv);
 const char *kind_algorithms(const struct options *options);
 /* Are so many ranks simulated with this algorithm? Or is there the model alone? */
 bool is_simulated(const struct options *options, enum kind kind, const char *algorithm, int ranks);
+/* Does the model know all that they ask for? */
+bool is_modelled(const struct options *options);
 
 #endif

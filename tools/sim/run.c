@@ -105,14 +105,16 @@ static bool run_in(struct run *run, struct world *world, struct input *input, bo
     return true;
 }
 
-/* Each rank has a vector. Without this the kernel would kill the program, or another one. */
-static bool has_memory(const struct run *run)
+/* Each rank has a vector. Where these are larger than the memory, the kernel would kill the
+ * program, or another one: there the model speaks, if it knows what is asked for. */
+static bool has_memory(const struct run *run, bool *modelled)
 {
     double vectors = (double)run->ranks * (double)run->options->elements * sizeof(float);
     double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     char text[160];
 
-    if (vectors < memory)
+    *modelled = predict_is_needed(run) || (vectors >= memory && is_modelled(run->options));
+    if (*modelled || vectors < memory)
         return true;
     snprintf(text, sizeof text,
              "their vectors alone take %.3g GB, and this machine has %.3g: give fewer --elements",
@@ -126,12 +128,12 @@ bool run_once(struct run *run, bool optional)
     struct spr_error error = {0};
     struct input input;
     struct world world;
-    bool done;
+    bool done, modelled;
 
-    if (predict_is_needed(run))
-        return predict_run(run, &error) || (run->refused && optional) || fail(run, error.text);
-    if (!has_memory(run))
+    if (!has_memory(run, &modelled))
         return false;
+    if (modelled)
+        return predict_run(run, &error) || (run->refused && optional) || fail(run, error.text);
     if (!input_open(&input, run->options, run->kind, run->ranks,
                     isfinite(run->density) ? run->density : 1))
         return fail(run, "out of memory");
