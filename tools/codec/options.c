@@ -117,7 +117,7 @@ static const char *take_time(struct options *options, const char *value)
 
 static const char *take_seed(struct options *options, const char *value)
 {
-    return option_whole(value, 0, UINT64_MAX, &options->seed) ? NULL : "a whole number";
+    return option_whole(value, 0, INT64_MAX, &options->seed) ? NULL : "a whole number below 2^63";
 }
 
 static const char *take_ranks(struct options *options, const char *value)

@@ -80,7 +80,7 @@ bool json_add_row(struct report *report, const struct run *run, const struct run
         {"predicted_us", json_number(f->predicted_us)},
         {"by_model", json_boolean(f->by_model)},
         {"wrong", json_whole(f->wrong)},
-        {"same", json_boolean(f->same)},
+        {"same", f->by_model ? json_null() : json_boolean(f->same)},
         {"wall_s", json_number(f->wall_s)},
     };
     json_t *row = json_object_of(members, SPR_ARRAY_LEN(members));
