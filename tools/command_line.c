@@ -31,6 +31,14 @@ enum options_next options_wrong(const char *format, ...)
     return OPTIONS_WRONG;
 }
 
+bool options_used(uint64_t used, const char *name)
+{
+    for (int i = 0; i < tool.row_count; i++)
+        if (used >> i & 1 && tool.rows[i].name != NULL && strcmp(tool.rows[i].name, name) == 0)
+            return true;
+    return false;
+}
+
 static enum options_next show(const struct option_row *row)
 {
     if (is_silent())

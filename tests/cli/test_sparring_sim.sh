@@ -41,6 +41,8 @@ refused 2 '--link wants a list' --link 10parsec
 refused 2 '--density wants a list' --density 0
 refused 2 '--oversubscription wants a factor' --oversubscription 0.5
 refused 2 'want --hosts-per-rack' --oversubscription 4
+refused 2 'want --ranks-per-host' --local 1gbit
+refused 2 'want --ranks-per-host' --local-latency 2us
 refused 2 '--slow wants a factor' --slow 0.5
 refused 2 '--seed wants a whole number below 2.63' --seed 9223372036854775808
 refused 2 'hosts in no racks' --slow 2 --hosts-per-rack 4

@@ -284,14 +284,6 @@ static void print_help(void)
     puts("\nThe exit code is 0, 1 after a wrong result or a failure, 2 for wrong usage.");
 }
 
-static bool was_used(uint64_t used, const char *name)
-{
-    for (int i = 0; i < ROW_COUNT; i++)
-        if (used >> i & 1 && rows[i].name != NULL && strcmp(rows[i].name, name) == 0)
-            return true;
-    return false;
-}
-
 /* It needs a job, and one vector. */
 static enum options_next check_choose(const struct options *options, uint64_t used)
 {
@@ -301,7 +293,7 @@ static enum options_next check_choose(const struct options *options, uint64_t us
     if (options->ranks == 0 || !(options->link_bps > 0))
         return options_wrong("choose needs --%s", options->ranks == 0 ? "ranks N" : "link RATE");
     for (size_t i = 0; options->word_count > 0 && i < SPR_ARRAY_LEN(of_data); i++)
-        if (was_used(used, of_data[i]))
+        if (options_used(used, of_data[i]))
             return options_wrong("choose takes --%s, or a file", of_data[i]);
     for (int i = 0; i < DATA_KINDS; i++)
         kinds += options->distributions[i];

@@ -243,7 +243,6 @@ static enum options_next complete(struct options *options, uint64_t used, int wo
 {
     int kind = (int)options->kind;
 
-    (void)used;
     if (take_collective(words, word, kind_names, KIND_COUNT, &kind) != OPTIONS_RUN)
         return OPTIONS_WRONG;
     options->kind = (enum kind)kind;
@@ -255,6 +254,9 @@ static enum options_next complete(struct options *options, uint64_t used, int wo
     if (options->hosts_per_rack == 0 &&
         (options->oversubscription > 1 || options->rack_latency_s > 0))
         return options_wrong("--oversubscription and --rack-latency want --hosts-per-rack");
+    if (!options_used(used, "ranks-per-host") &&
+        (options_used(used, "local") || options_used(used, "local-latency")))
+        return options_wrong("--local and --local-latency want --ranks-per-host");
     if (options->slow > 1 && options->hosts_per_rack > 0)
         return options_wrong("--slow is of hosts in no racks");
     for (size_t i = 0; i < options->rank_count; i++)
