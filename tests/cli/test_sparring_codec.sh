@@ -108,6 +108,9 @@ open(folder + "trace.f32", "wb").write(b"SPRTRACE" + struct.pack("<IIIIQ", 1, 0,
                                        struct.pack("<100f", *values))
 npy("nan.npy", "<f4", "(3,)", struct.pack("<3f", 1, float("nan"), float("inf")))
 npy("zero.npy", "<f4", "(3,)", bytes(12))
+npy("sparse.npy", "<f4", "(100000,)", struct.pack("<100000f", *[1.0] * 12345, *[0.0] * 87655))
+npy("few.npy", "<f4", "(5,)", struct.pack("<5f", 1, 2, 3, 4, 5))
+npy("ten.npy", "<f4", "(10,)", struct.pack("<10f", 100, *[1] * 9))
 npy("spread.npy", "<f4", "(1000,)", struct.pack("<1000f", *[1 + i / 1000 for i in range(1000)]))
 
 npy("short.npy", "<f4", "(101,)", struct.pack("<100f", *values))
@@ -149,6 +152,13 @@ expect out '^recommendation: none: all elements are zero'
 run try fp16 "$folder/spread.npy"
 expect_code 0
 expect out '^recommendation: fp16: the energy is spread'
+# What is advised leaves nothing out, and its reason is true of vectors of few elements, too.
+run try topk "$folder/sparse.npy"
+expect out '^recommendation: topk:ratio=0.124: '
+run try topk "$folder/few.npy"
+expect out '^recommendation: none: '
+run try topk "$folder/ten.npy"
+expect out '^recommendation: topk:ratio=10%.fp16: 10 % of the elements have 99.9 % of the energy'
 
 # ---- choose: what is slow on the wire loses on slow links, and what costs time on fast ones.
 job=(choose -n 200000 --ranks 8 --latency 0)

@@ -3,8 +3,10 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/util.h"
 #include "compress/select/topk.h"
 
 const double trait_densities[TRAIT_DENSITIES] = {0.001, 0.01, 0.1};
@@ -95,9 +97,20 @@ static void advise_rounding(struct advice *advice, const struct traits *t)
                last);
 }
 
+/* The smallest ratio of three digits that leaves none of `count` elements out. */
+static void print_ratio(char number[32], size_t count, size_t n)
+{
+    double ratio = (double)count / (double)n, step = pow(10, floor(log10(ratio)) - 2);
+
+    do {
+        snprintf(number, 32, "%.3g", ratio);
+        ratio += step;
+    } while (spr_select_count(strtod(number, NULL), n) < count);
+}
+
 void advise(struct advice *advice, const struct traits *t, size_t n)
 {
-    double zeros = (double)t->zeros / (double)n, filled = 1 - zeros;
+    double zeros = (double)t->zeros / (double)n;
     char codec[64], number[32];
 
     if (t->not_finite > 0) {
@@ -110,20 +123,22 @@ void advise(struct advice *advice, const struct traits *t, size_t n)
         ADVISE("none", "all elements are zero");
         return;
     }
-    if (filled <= 0.2) {
-        /* Upwards, so that nothing is left out. */
-        snprintf(number, sizeof(number), "%.3g", ceil(filled * 1.0001 * 1e6) * 1e-6);
+    if (1 - zeros <= 0.2) {
+        print_ratio(number, n - t->zeros, n);
         snprintf(codec, sizeof(codec), "topk:ratio=%s", number);
         ADVISE(codec, "%.4g %% of the elements are zero: the others are all there is to send",
                100 * zeros);
         return;
     }
     for (int d = 0; d < TRAIT_DENSITIES; d++)
-        if (t->energy[d] >= MOST_OF_THE_ENERGY) {
+        if (trait_densities[d] * (double)n >= 1 && t->energy[d] >= MOST_OF_THE_ENERGY) {
             snprintf(codec, sizeof(codec), "topk:ratio=%g%%+fp16", 100 * trait_densities[d]);
             ADVISE(codec, "%g %% of the elements have %.1f %% of the energy",
                    100 * trait_densities[d], 100 * t->energy[d]);
             return;
         }
-    advise_rounding(advice, t);
+    if (trait_densities[TRAIT_DENSITIES - 1] * (double)n < 1)
+        ADVISE("none", "a codec is not worth it for %zu element%s", n, spr_plural(n));
+    else
+        advise_rounding(advice, t);
 }
