@@ -21,7 +21,13 @@ static bool belongs(const struct plot *plot, const struct result *r)
     return r->elements == plot->elements && r->data == plot->data && !r->failure[0];
 }
 
-/* Pixels per 1. Longer bars than 8 end at the border. */
+/* Where the mark of a goal is; NAN: it is none of the ratio. */
+static double mark_of(const struct result *r)
+{
+    return isnan(r->items_rate) ? r->wanted : (double)NAN;
+}
+
+/* Pixels per 1. What is beyond 8 ends at the border. */
 static double scale_of(const struct plot *plot, int *rows)
 {
     double most = 1;
@@ -29,7 +35,8 @@ static double scale_of(const struct plot *plot, int *rows)
     *rows = 0;
     for (size_t i = 0; i < plot->report->count; i++)
         if (belongs(plot, &plot->report->rows[i])) {
-            most = fmax(most, fmin(plot->report->rows[i].figures.ratio, 8));
+            const struct result *r = &plot->report->rows[i];
+            most = fmax(most, fmin(fmax(r->figures.ratio, mark_of(r)), 8));
             ++*rows;
         }
     return WIDTH / (1.05 * most);
@@ -46,9 +53,9 @@ static void draw_row(FILE *out, const struct result *r, int y, double scale)
     fprintf(out, ", %d thr</text>\n", r->threads);
     fprintf(out, "<rect x='%d' y='%d' width='%.1f' height='%d' fill='%s'/>\n", LABEL, y + 2, length,
             LINE - 4, colour);
-    if (!isnan(r->wanted) && isnan(r->items_rate))
+    if (!isnan(mark_of(r)))
         fprintf(out, "<path d='M%.1f %dv%d' stroke='#222' stroke-width='2'/>\n",
-                LABEL + r->wanted * scale, y, LINE);
+                LABEL + fmin(mark_of(r) * scale, WIDTH), y, LINE);
     fprintf(out, "<text x='%.1f' y='%d'>%.2f %s, %.1f GB/s</text>\n", LABEL + length + 6, y + 13,
             r->figures.ratio, reference_name(r->reference), r->gbps);
 }
