@@ -60,6 +60,9 @@ python3 -c 'import json, sys; json.load(sys.stdin)' <"$folder/out" || fail "stan
 run "${small[@]}" --goals
 expect_code 0
 expect out '^# 0 rows'
+# Where there are many CPUs, with many threads.
+run bench --quick --triples 1 --time 1ms --elements 100000 -f image -t $(($(nproc) < 16 ? $(nproc) : 16))
+expect_code 0
 # The same seed, the same data: nothing but times differs.
 for i in 1 2; do
     run "${small[@]}" --seed 7 --csv "$folder/csv.$i"

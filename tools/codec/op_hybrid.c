@@ -8,8 +8,7 @@
 #include "compress/indices/indices.h"
 #include "compress/select/select.h"
 #include "compress/values/values.h"
-
-#define MOST_SLICES 8
+#include "tools/codec/pool.h"
 
 /* What a slice encodes: its share of the list, whole groups of values. */
 struct part {
@@ -28,7 +27,7 @@ struct hybrid {
     uint32_t *index_back;
     float *value_back;
     char *value_image;
-    struct part part[MOST_SLICES];
+    struct part part[POOL_THREADS_MAX];
     bool emitting, encoding;
 };
 
@@ -79,7 +78,8 @@ static bool hybrid_allocate(struct trial *trial, struct hybrid *s, struct spr_er
         spr_select_workspace(s->call.selector, s->options, n, 1),
         spr_select_workspace(s->call.selector, s->options, n, (unsigned)trial->slices));
     size_t groups = spr_div_ceil(s->k, s->group), slices = (size_t)trial->slices;
-    size_t image = spr_align_up(spr_index_bound(s->index_coder, n, s->k), 64);
+    size_t most = spr_min_size(s->k, spr_div_ceil(groups, slices) * s->group);
+    size_t image = spr_align_up(spr_index_bound(s->index_coder, n, most), 64);
     char *index_images = trial_pages(trial, slices * image, error);
 
     for (size_t i = 0; index_images && i < slices; i++)
@@ -107,9 +107,6 @@ static bool hybrid_setup(struct trial *trial, struct spr_error *error)
     if (!s)
         return false;
     trial->state = s;
-    if (trial->slices > MOST_SLICES)
-        return spr_error_set(error, SPR_ERR_INVALID, -1, "%s: at most %d threads",
-                             trial->operation->name, MOST_SLICES) == SPR_OK;
     const struct spr_opt *table = spr_index_coder_options(coder, &options), *ratio;
     if (spr_opt_defaults(table, options, &s->index_options, error) != SPR_OK ||
         spr_opt_defaults(spr_value_int8.options, spr_value_int8.option_count, s->value_options,

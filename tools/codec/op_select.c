@@ -10,6 +10,9 @@
 #include "base/cpu.h"
 #include "compress/kernels/kernels.h"
 #include "compress/select/select.h"
+#include "tools/codec/pool.h"
+
+_Static_assert(POOL_THREADS_MAX <= SPR_SELECT_SLICES_MAX, "each thread has a slice");
 
 /* Results of a call. */
 struct selection {

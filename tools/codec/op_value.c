@@ -6,16 +6,15 @@
 
 #include "base/cpu.h"
 #include "compress/values/values.h"
-
-enum { MOST_SLICES = 256 };
+#include "tools/codec/pool.h"
 
 struct value {
     const struct spr_value_coder *coder;
     _Alignas(16) unsigned char options[SPR_VALUE_OPTION_BYTES];
     unsigned char *bytes, *scalar;
-    size_t size[MOST_SLICES]; /* of the image of each slice */
-    float *out;               /* decoded, or the residual */
-    float *before;            /* the residual before a step */
+    size_t size[POOL_THREADS_MAX]; /* of the image of each slice */
+    float *out;                    /* decoded, or the residual */
+    float *before;                 /* the residual before a step */
 };
 
 /* Where the image of a slice begins: no image is larger than its bound. */

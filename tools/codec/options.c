@@ -35,9 +35,9 @@ static const char *take_density(struct options *options, const char *value)
 
 static const char *take_threads(struct options *options, const char *value)
 {
-    static char wants[64];
+    static char wants[80];
 
-    snprintf(wants, sizeof(wants), "at most 8 numbers from 1 to %d, as there are CPUs",
+    snprintf(wants, sizeof(wants), "at most 8 numbers from 1 to %d, as there are CPUs (256 at most)",
              pool_cpus());
     options->thread_count =
         option_list(value, MAX_THREAD_COUNTS, take_thread_count, options->threads);

@@ -27,8 +27,9 @@ struct pool {
 int pool_cpus(void)
 {
     cpu_set_t set;
+    int cpus = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
 
-    return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    return cpus < POOL_THREADS_MAX ? cpus : POOL_THREADS_MAX;
 }
 
 /* The n-th CPU of the set. A refusal only costs steadiness. */

@@ -14,7 +14,9 @@ struct pool;
 /* The part `slice` of `slices` of a task. */
 typedef void pool_task(void *ctx, int slice, int slices);
 
-/* CPUs that this process may use; the most threads of a pool. */
+/* As many slices as a selection can have: operations have room for as many. */
+enum { POOL_THREADS_MAX = 256 };
+/* CPUs that this process may use, of at most POOL_THREADS_MAX; the most threads of a pool. */
 int pool_cpus(void);
 /* NULL: no memory, or no thread to be had. The caller stays on its CPU until pool_close(). */
 struct pool *pool_open(int threads);
