@@ -90,6 +90,11 @@ json "a, b = data['rows'][:2]
 assert a['codec'] == 'int8:group=256,rounding=nearest' and a['bytes'] == b['bytes']
 assert 0 < a['error'] < b['error'] < 0.1"
 
+# Nothing over nothing is no ratio.
+run compare none none -n 1000 --distribution normal
+expect_code 0
+expect out '^#   A/B: bytes 1.000, error -, encode [0-9]'
+
 # ---- try: what is in the files is known, so the figures are.
 python3 - "$folder" <<'END'
 import struct, sys
@@ -230,6 +235,8 @@ refused 2 'unknown option --frobnicate' bench --frobnicate
 refused 2 '--density wants' bench --density 0
 refused 2 '--threads wants .*from 1 to' bench --threads 100000
 refused 2 '--distribution wants .*laplace' bench --distribution nonsense
+refused 2 'not both standard output' bench --csv - --json -
+refused 2 '--lines takes no --json' bench --lines --json -
 refused 2 '--elements wants' bench --elements 1M,,2M
 refused 2 "no operation has 'nonsense' in its name" bench --filter nonsense
 refused 2 'compare takes two codecs, not 1 word' compare topk

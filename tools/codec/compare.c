@@ -76,6 +76,7 @@ static bool compare_on(struct pair *pair, enum data kind, float *x, float *y, si
     struct spr_rng rng = {.seed = pair->options->seed};
     struct spr_error error = {.rank = -1};
     struct quality q[2] = {{.bytes = 0}};
+    char ratio[32] = "-"; /* of errors, unless there are none */
     bool done = true;
 
     data_fill(kind, x, n, &rng);
@@ -87,10 +88,12 @@ static bool compare_on(struct pair *pair, enum data kind, float *x, float *y, si
         print_row(pair->table, data_names[kind], subjects[i].name, &q[i]);
         done = add_json(pair, data_names[kind], list[i], &q[i]);
     }
+    if (q[0].error > 0 || q[1].error > 0)
+        snprintf(ratio, sizeof(ratio), "%.3f", q[0].error / q[1].error);
     if (done)
-        fprintf(pair->table, "#   A/B: bytes %.3f, error %.3f, encode %.3f, decode %.3f\n",
-                (double)q[0].bytes / (double)q[1].bytes, q[0].error / q[1].error,
-                q[0].encode_us / q[1].encode_us, q[0].decode_us / q[1].decode_us);
+        fprintf(pair->table, "#   A/B: bytes %.3f, error %s, encode %.3f, decode %.3f\n",
+                (double)q[0].bytes / (double)q[1].bytes, ratio, q[0].encode_us / q[1].encode_us,
+                q[0].decode_us / q[1].decode_us);
     for (int i = 0; i < 2; i++)
         subject_close(list[i]);
     return done;

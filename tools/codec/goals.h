@@ -19,9 +19,9 @@ struct goal {
     double entropies; /* and at most so many times the entropy of the indices; 0: no such goal */
 };
 
-/* NULL: none is stated for this operation, density, data and number of threads. */
 /* Bits per index of n positions of which each is in the list with a probability of `density`. */
 double index_entropy(double density);
+/* NULL: none is stated for this operation, density, data and number of threads. */
 const struct goal *goal_of(const struct trial *trial);
 
 #endif

@@ -37,8 +37,8 @@ static const char *take_threads(struct options *options, const char *value)
 {
     static char wants[80];
 
-    snprintf(wants, sizeof(wants), "at most 8 numbers from 1 to %d, as there are CPUs (256 at most)",
-             pool_cpus());
+    snprintf(wants, sizeof(wants),
+             "at most 8 numbers from 1 to %d, as there are CPUs (256 at most)", pool_cpus());
     options->thread_count =
         option_list(value, MAX_THREAD_COUNTS, take_thread_count, options->threads);
     return options->thread_count > 0 ? NULL : wants;
@@ -303,6 +303,18 @@ static enum options_next check_choose(const struct options *options, uint64_t us
     return OPTIONS_RUN;
 }
 
+/* One vector, on which each line runs one operation. */
+static enum options_next check_lines(uint64_t used)
+{
+    static const char *const of_rows[] = {"density", "filter", "goals", "triples", "time",
+                                          "quick",   "csv",    "json",  "svg"};
+
+    for (size_t i = 0; i < SPR_ARRAY_LEN(of_rows); i++)
+        if (options_used(used, of_rows[i]))
+            return options_wrong("--lines takes no --%s", of_rows[i]);
+    return OPTIONS_RUN;
+}
+
 /* What was not said; and only what the command has. */
 static enum options_next set_rest(struct options *options, uint64_t used)
 {
@@ -340,6 +352,11 @@ static enum options_next set_rest(struct options *options, uint64_t used)
     if (options->json != NULL)
         return options_wrong("--json: this program was built without libjansson");
 #endif
+    if (options->csv != NULL && options->json != NULL && strcmp(options->csv, "-") == 0 &&
+        strcmp(options->json, "-") == 0)
+        return options_wrong("--csv and --json want two files, not both standard output");
+    if (options->lines)
+        return check_lines(used);
     return options->command == COMMAND_CHOOSE ? check_choose(options, used) : OPTIONS_RUN;
 }
 
