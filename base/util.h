@@ -24,6 +24,7 @@
 static inline size_t spr_min_size(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t spr_max_size(size_t a, size_t b) { return a > b ? a : b; }
 static inline uint64_t spr_min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static inline uint64_t spr_max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static inline size_t spr_div_ceil(size_t a, size_t b) { return (a + b - 1) / b; }
 /* Behind a noun: "1 rank", "2 ranks". */
 static inline const char *spr_plural(uint64_t count) { return count == 1 ? "" : "s"; }

@@ -214,6 +214,10 @@ void spr_halves_unpack(spr_request *rq);
 /* Fail this request alone; the communicator works on. It completes when its messages have come
  * back; those of other ranks that are still to come are dropped. */
 void spr_collective_reject(spr_request *rq, spr_status status, int blamed, const char *text);
+/* Of the operations that run, in their order, so many are described to those they wait for, and
+ * warned of, when they are late; others are when these are over: they wait for the same ranks, as a
+ * rule, and there may be thousands. */
+#define SPR_LATE_MOST 8
 /* What must be equal on all ranks. */
 void spr_collective_describe(const spr_request *rq, struct spr_descriptor *d);
 /* Have progress step it, soon. */

@@ -126,6 +126,7 @@ struct spr_comm {
     bool cause_told;        /* ... and a call of the user has returned that */
     uint64_t leave_ns;      /* when the links of ranks that were left behind are cut; 0: none */
     uint64_t grace_ns;  /* after a failure: until then ABORT frames may still leave; 0 = healthy */
+    uint64_t calm_ns;   /* no more warnings of late operations before */
     uint64_t recall_ns; /* ... until then peers may say that they write nothing any more */
 };
 

@@ -17,7 +17,8 @@
 #define GRACE_NS 200000000ull
 /* Nothing wakes who waits for what another thread sends. */
 #define TELL_NS 1000000ull
-/* A data path that has not moved for so long is worth a word. */
+/* A data path that has not moved for so long is worth a word; and so long nothing is said after a
+ * warning. */
 #define STILL_NS 1000000000ull
 
 const char *spr_comm_host(const spr_comm *comm, int rank)
@@ -214,9 +215,9 @@ static int judge(const spr_comm *comm, const spr_request *rq, uint64_t now, int 
     return *text ? reason : first;
 }
 
-static void look_for_disputes(spr_request *rq, uint64_t now)
+static void look_for_disputes(spr_request *rq, uint64_t now, bool old)
 {
-    if (rq->describe_ns && now >= rq->describe_ns)
+    if (old && rq->describe_ns && now >= rq->describe_ns)
         spr_dispute_describe_late(rq);
     if (rq->dispute_ns && now >= rq->dispute_ns)
         spr_dispute_decide(rq);
@@ -226,26 +227,29 @@ void spr_comm_check_deadlines(spr_comm *comm, uint64_t now)
 {
     struct spr_list *it;
     char ranks[128], reason[96], text[288];
-    int first;
+    int first, waiting = 0;
 
     spr_list_for_each(it, &comm->running)
     {
         spr_request *rq = spr_list_entry(it, spr_request, node);
+        bool old, late = now >= rq->deadline_ns;
         if (rq->ended)
             continue;
-        if (!rq->rejected && now < rq->deadline_ns)
-            look_for_disputes(rq, now);
-        if (now < rq->warn_ns && now < rq->deadline_ns)
+        old = waiting++ < SPR_LATE_MOST;
+        if (!rq->rejected && !late)
+            look_for_disputes(rq, now, old);
+        if (!late && !(old && now >= rq->warn_ns && now >= comm->calm_ns))
             continue;
         spr_channel_waiting_for(&comm->channel, rq->operation, ranks, sizeof ranks, &first);
         first = judge(comm, rq, now, first, reason, sizeof reason);
-        if (now >= rq->deadline_ns) {
+        if (late) {
             snprintf(text, sizeof text, "deadline passed, waiting for rank %s%s",
                      *ranks ? ranks : "(none: local work)", reason);
             fail(comm, rq, SPR_ERR_DEADLINE, first, -1, text);
             return;
         }
         rq->warn_ns = UINT64_MAX;
+        comm->calm_ns = now + (uint64_t)((double)STILL_NS * spr_time_factor());
         spr_trace_add(comm->trace, now, SPR_EV_SLOW, first, rq->operation, 0, 0);
         spr_warn(SPR_SUB_COLL, "%s #%u '%s' takes longer than %.3g s, waiting for rank %s%s",
                  spr_collective_names[rq->posted.collective], rq->operation, rq->name,

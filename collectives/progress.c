@@ -102,6 +102,7 @@ static uint64_t next_timer(const spr_comm *comm)
 {
     uint64_t wake = UINT64_MAX;
     struct spr_list *it;
+    int waiting = 0;
 
     /* Nothing wakes us when the others have been told. */
     if (comm->error.status && !spr_channel_told(&comm->channel))
@@ -117,11 +118,14 @@ static uint64_t next_timer(const spr_comm *comm)
         const spr_request *rq = spr_list_entry(it, spr_request, node);
         if (rq->ended)
             continue;
-        wake = spr_min_u64(wake, spr_min_u64(rq->deadline_ns, rq->warn_ns));
-        if (rq->rejected)
+        wake = spr_min_u64(wake, rq->deadline_ns);
+        if (rq->dispute_ns && !rq->rejected)
+            wake = spr_min_u64(wake, rq->dispute_ns);
+        if (waiting++ >= SPR_LATE_MOST)
             continue;
-        wake = spr_min_u64(wake, rq->describe_ns ? rq->describe_ns : UINT64_MAX);
-        wake = spr_min_u64(wake, rq->dispute_ns ? rq->dispute_ns : UINT64_MAX);
+        wake = spr_min_u64(wake, spr_max_u64(rq->warn_ns, comm->calm_ns));
+        if (rq->describe_ns && !rq->rejected)
+            wake = spr_min_u64(wake, rq->describe_ns);
     }
     return wake;
 }

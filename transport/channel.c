@@ -412,22 +412,29 @@ void spr_channel_note(struct spr_channel *ch, int peer, enum spr_frame_type type
                              bytes);
 }
 
-static bool waits_for(const struct spr_channel_peer *p, uint32_t operation)
+static bool receives(const struct spr_list *list, uint32_t operation)
 {
     const struct spr_list *it;
-    bool waits = p->receiving && p->receiving->operation == operation;
 
-    if (!p->channel)
-        return false;
-    spr_list_for_each(it, &p->receives) waits |=
-        spr_list_entry(it, struct spr_recv, node)->operation == operation;
-    spr_list_for_each(it, &p->recalled) waits |=
-        spr_list_entry(it, struct spr_recv, node)->operation == operation;
-    spr_list_for_each(it, &p->waiting) waits |=
-        spr_list_entry(it, struct spr_send, node)->operation == operation;
-    spr_list_for_each(it, &p->held) waits |=
-        spr_list_entry(it, struct spr_send, node)->operation == operation;
-    return waits;
+    spr_list_for_each(it, list) if (spr_list_entry(it, struct spr_recv, node)->operation ==
+                                    operation) return true;
+    return false;
+}
+
+static bool sends(const struct spr_list *list, uint32_t operation)
+{
+    const struct spr_list *it;
+
+    spr_list_for_each(it, list) if (spr_list_entry(it, struct spr_send, node)->operation ==
+                                    operation) return true;
+    return false;
+}
+
+static bool waits_for(const struct spr_channel_peer *p, uint32_t operation)
+{
+    return p->channel && ((p->receiving && p->receiving->operation == operation) ||
+                          receives(&p->receives, operation) || receives(&p->recalled, operation) ||
+                          sends(&p->waiting, operation) || sends(&p->held, operation));
 }
 
 bool spr_channel_waits_for(const struct spr_channel *ch, int peer, uint32_t operation)
