@@ -327,6 +327,24 @@ static void a_reader_that_stalls_keeps_no_rank_alive(void **state)
     run("$RUN -n 2 --tag -- sh -c 'while echo y; do :; done 2>/dev/null' | head -n 2 >/dev/null");
 }
 
+/* A rank has ended, and 20000 tagged lines are more than the pipe takes that nobody reads yet. */
+#define STALLED                                                                                    \
+    "f=$(mktemp -u); mkfifo $f; $RUN -n 1 -t -- sh -c '" SAY_READY                                 \
+    "exec seq 20000' >$f & p=$!; exec 4<$f; rm $f; " AWAIT_READY(                                  \
+        1) "while [ -e /proc/$(cat $READY) ]; do sleep 0.02; done; "                               \
+           "k=$(cat /proc/$p/task/$p/children); "
+
+static void a_signal_that_asks_for_no_end_is_nothing_to_a_job_whose_ranks_have_ended(void **state)
+{
+    (void)state;
+    run(STALLED "kill -USR1 $k; wc -l <&4; wait $p");
+    assert_code(0);
+    assert_string_equal(result.output, "20000\n");
+    run("$RUN -n 1 -- sh -c 'trap \"\" TERM;"
+        " (while [ -e /proc/$$ ]; do sleep 0.01; done; kill -USR1 $PPID) & exit 0'");
+    assert_code(0);
+}
+
 static void ranks_are_pinned_on_request(void **state)
 {
     (void)state;
@@ -360,6 +378,7 @@ int main(void)
         cmocka_unit_test(signals_reach_all_ranks),
         cmocka_unit_test(the_third_request_to_end_kills),
         cmocka_unit_test(a_reader_that_stalls_keeps_no_rank_alive),
+        cmocka_unit_test(a_signal_that_asks_for_no_end_is_nothing_to_a_job_whose_ranks_have_ended),
         cmocka_unit_test(ranks_are_pinned_on_request),
     };
     shell_line_setup();

@@ -197,12 +197,13 @@ void job_reap(struct job *job)
 void job_forward(struct job *job, int number)
 {
     enum { PATIENCE = 3 };
-    if (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT) {
+    bool ends = number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
+    if (ends) {
         job->interrupts++;
         job->again = false;
         recorder_look(job, true);
     }
-    if (job->interrupts >= PATIENCE || job->alive == 0) {
+    if (ends && (job->interrupts >= PATIENCE || job->alive == 0)) {
         if (job->code == 0)
             job->code = 128 + number;
         if (job->phase == PHASE_DONE)
