@@ -345,6 +345,15 @@ static void a_signal_that_asks_for_no_end_is_nothing_to_a_job_whose_ranks_have_e
     assert_code(0);
 }
 
+static void nobody_has_to_read_what_a_job_that_is_told_to_end_has_left(void **state)
+{
+    (void)state;
+    run(STALLED "kill -TERM $p; wait $p");
+    assert_code(143);
+    run(STALLED "kill -KILL $p; wait $p"); /* the keeper ends, too, or run() fails */
+    assert_code(137);
+}
+
 static void ranks_are_pinned_on_request(void **state)
 {
     (void)state;
@@ -379,6 +388,7 @@ int main(void)
         cmocka_unit_test(the_third_request_to_end_kills),
         cmocka_unit_test(a_reader_that_stalls_keeps_no_rank_alive),
         cmocka_unit_test(a_signal_that_asks_for_no_end_is_nothing_to_a_job_whose_ranks_have_ended),
+        cmocka_unit_test(nobody_has_to_read_what_a_job_that_is_told_to_end_has_left),
         cmocka_unit_test(ranks_are_pinned_on_request),
     };
     shell_line_setup();

@@ -206,8 +206,8 @@ void job_forward(struct job *job, int number)
     if (ends && (job->interrupts >= PATIENCE || job->alive == 0)) {
         if (job->code == 0)
             job->code = 128 + number;
-        if (job->phase == PHASE_DONE)
-            output_sink.dead = error_sink.dead = true; /* nobody reads, and the user gave up */
+        if (job->phase == PHASE_DONE) /* nobody reads, and the user gave up */
+            sinks_give_up();
         job_enter(job, PHASE_KILL);
         return;
     }

@@ -113,7 +113,7 @@ static void step(struct job *job, struct polled *polled)
     if (slots[SLOT_FRONT].revents != 0) { /* the front was killed: nobody waits for anything now */
         close(job->front_fd);
         job->front_fd = -1;
-        output_sink.dead = error_sink.dead = true;
+        sinks_give_up();
         job_enter(job, PHASE_KILL);
     }
     take_signals(job);

@@ -72,6 +72,12 @@ void sink_flush(struct sink *sink)
         memmove(sink->text, sink->text + done, sink->length);
 }
 
+void sinks_give_up(void)
+{
+    output_sink.dead = error_sink.dead = true;
+    output_sink.length = error_sink.length = 0;
+}
+
 static void say_list(const char *format, va_list list, const char *detail)
 {
     char line[1024];

@@ -42,6 +42,8 @@ void say_errno(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Writes what the descriptor takes now. */
 void sink_flush(struct sink *sink);
+/* Nothing that waits is written, and nothing any more. */
+void sinks_give_up(void);
 /* Writes the messages of this process, waiting at most a second: for use outside the poll loop. */
 void say_flush(void);
 
