@@ -354,6 +354,18 @@ static void nobody_has_to_read_what_a_job_that_is_told_to_end_has_left(void **st
     assert_code(137);
 }
 
+static void a_job_that_does_not_fail_leaves_no_directory(void **state)
+{
+    (void)state;
+    run("export XDG_RUNTIME_DIR=$(mktemp -d); $RUN -n 1 -- sh -c '>$SPARRING_TRACE_DIR/meet';"
+        " rmdir $XDG_RUNTIME_DIR");
+    assert_code(0);
+    run("export XDG_RUNTIME_DIR=$(mktemp -d); $RUN -n 1 --root $(printf %0400d 0) -- true;"
+        " rmdir $XDG_RUNTIME_DIR");
+    assert_code(0);
+    assert_has(result.error, "the name of rank 0's host is too long\n");
+}
+
 static void ranks_are_pinned_on_request(void **state)
 {
     (void)state;
@@ -389,6 +401,7 @@ int main(void)
         cmocka_unit_test(a_reader_that_stalls_keeps_no_rank_alive),
         cmocka_unit_test(a_signal_that_asks_for_no_end_is_nothing_to_a_job_whose_ranks_have_ended),
         cmocka_unit_test(nobody_has_to_read_what_a_job_that_is_told_to_end_has_left),
+        cmocka_unit_test(a_job_that_does_not_fail_leaves_no_directory),
         cmocka_unit_test(ranks_are_pinned_on_request),
     };
     shell_line_setup();

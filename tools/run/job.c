@@ -54,6 +54,16 @@ static struct stream *stream_of(struct job *job, int index)
     return index % 2 == 0 ? &rank->output : &rank->error;
 }
 
+static bool open_polled(struct polled *polled, size_t streams)
+{
+    *polled = (struct polled){.slots = calloc(SLOT_STREAMS + streams, sizeof *polled->slots),
+                              .streams = calloc(streams, sizeof(struct stream *))};
+    if (polled->slots != NULL && polled->streams != NULL)
+        return true;
+    say("out of memory");
+    return false;
+}
+
 static void fill_slots(struct job *job, struct polled *polled)
 {
     struct pollfd *slots = polled->slots;
@@ -179,15 +189,12 @@ int job_run(struct job *job)
     sigset_t watched;
     watched_signals(&watched);
     job->signal_fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (job->signal_fd < 0 || !job_assign(job)) {
+    struct polled polled;
+    if (job->signal_fd < 0 || !job_assign(job) || !open_polled(&polled, 2 * (size_t)job->count)) {
+        recorder_close(job);
         say_flush();
         return 1;
     }
-    size_t streams = 2 * (size_t)job->count;
-    struct polled polled = {.slots = calloc(SLOT_STREAMS + streams, sizeof *polled.slots),
-                            .streams = calloc(streams, sizeof(struct stream *))};
-    if (polled.slots == NULL || polled.streams == NULL)
-        return 1;
     bool started = start_ranks(job);
     if (job->options->restarts == 0)
         explicit_bzero(job->secret, sizeof job->secret);

@@ -209,7 +209,8 @@ static void remove_all(const char *path)
     DIR *directory = opendir(path);
     struct dirent *entry;
     while (directory != NULL && (entry = readdir(directory)) != NULL) {
-        if (strcmp(entry->d_name, "ranks") == 0 || is_trace(entry->d_name))
+        if (strcmp(entry->d_name, "ranks") == 0 || strncmp(entry->d_name, "meet", 4) == 0 ||
+            is_trace(entry->d_name))
             unlinkat(dirfd(directory), entry->d_name, 0);
     }
     if (directory != NULL)
