@@ -366,6 +366,16 @@ static void a_job_that_does_not_fail_leaves_no_directory(void **state)
     assert_has(result.error, "the name of rank 0's host is too long\n");
 }
 
+static void ranks_have_to_be_able_to_meet_in_the_directory_that_is_named(void **state)
+{
+    (void)state;
+    run("d=$(mktemp -d); l=$(printf %0160d 0); mkdir $d/$l; "
+        "$RUN -n 2 --restart 1 --emulate 1gbit --trace-dir $d/$l/$l -- true; c=$?; rm -r $d; "
+        "exit $c");
+    assert_code(1);
+    assert_has(result.error, "in a directory of more than 299 bytes: /");
+}
+
 static void ranks_are_pinned_on_request(void **state)
 {
     (void)state;
@@ -402,6 +412,7 @@ int main(void)
         cmocka_unit_test(a_signal_that_asks_for_no_end_is_nothing_to_a_job_whose_ranks_have_ended),
         cmocka_unit_test(nobody_has_to_read_what_a_job_that_is_told_to_end_has_left),
         cmocka_unit_test(a_job_that_does_not_fail_leaves_no_directory),
+        cmocka_unit_test(ranks_have_to_be_able_to_meet_in_the_directory_that_is_named),
         cmocka_unit_test(ranks_are_pinned_on_request),
     };
     shell_line_setup();

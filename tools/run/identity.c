@@ -113,6 +113,16 @@ static bool choose_root(struct job *job)
     return false;
 }
 
+/* On emulated hosts the rank that newcomers meet may be elsewhere than rank 0 was. */
+static bool meet_in_directory(const struct job *job)
+{
+    return job->options->restarts > 0 && job->options->links.count > 0 &&
+           recorder_directory() != NULL;
+}
+
+/* The library takes no longer place than "file:", this and "/meet". */
+enum { MEETING_BYTES = 299 };
+
 bool job_assign(struct job *job)
 {
     uint64_t id;
@@ -125,6 +135,11 @@ bool job_assign(struct job *job)
         return false;
     }
     snprintf(job->id, sizeof job->id, "%016llx", (unsigned long long)id);
+    if (meet_in_directory(job) && strlen(recorder_directory()) > MEETING_BYTES) {
+        say("ranks that start again cannot meet in a directory of more than %d bytes: %s",
+            MEETING_BYTES, recorder_directory());
+        return false;
+    }
     place_ranks(job);
     return choose_root(job);
 }
@@ -142,8 +157,7 @@ void rank_identity(const struct job *job, const struct rank *rank, struct identi
     identity->entries[7][0] = identity->entries[8][0] = '\0';
     if (rank->joins)
         snprintf(identity->entries[7], room, "SPARRING_JOIN=1");
-    /* On emulated hosts the rank that newcomers meet may be elsewhere than rank 0 was. */
-    if (job->options->restarts > 0 && job->network.count > 0 && recorder_directory() != NULL)
-        snprintf(identity->entries[8], room, "SPARRING_MEET=file:%.300s/meet",
+    if (meet_in_directory(job))
+        snprintf(identity->entries[8], room, "SPARRING_MEET=file:%.*s/meet", MEETING_BYTES,
                  recorder_directory());
 }
