@@ -49,6 +49,8 @@ static void wrong_usage_is_one_line_and_code_2(void **state)
         {"-n 2 --rsh rsh -- true", "--rsh needs --hosts"},
         {"-n 3 --hosts a,b:1 -- true", "fewer places"},
         {"--hosts a,,b -- true", "--hosts wants a list"},
+        {"--hosts a,b,a:2 -- true", "--hosts wants each host once"},
+        {"--hosts a,me@a -- true", "--hosts wants each host once"},
         {"--hosts -oProxyCommand=x -- true", "--hosts wants a list"},
         {"--hosts a:0 -- true", "--hosts wants a list"},
         {"--hosts fd00::1 -- true", "--hosts wants a list"},

@@ -129,6 +129,28 @@ static void ranks_run_on_hosts_block_by_block(void **state)
     }
 }
 
+static void a_host_that_is_named_again_takes_more_ranks(void **state)
+{
+    static const char *const places[] = {"--hosts a,a,b", "--hostfile $D/hosts"};
+    char line[256];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        snprintf(line, sizeof line,
+                 "printf 'a\\na\\nb\\n' >$D/hosts; $RUN %s --rsh $R --tag -- sh -c 'echo "
+                 "$SPARRING_LOCAL_RANK/$SPARRING_LOCAL_SIZE $SPARRING_HOST_INDEX'",
+                 places[i]);
+        run_remote(0, line);
+        assert_code(0);
+        assert_has(result.output, "[0] 0/2 0\n");
+        assert_has(result.output, "[1] 1/2 0\n");
+        assert_has(result.output, "[2] 0/1 1\n");
+    }
+    run_remote(0, "printf 'a\\nb\\na\\n' >$D/hosts; $RUN --hostfile $D/hosts --rsh $R -- true");
+    assert_code(2);
+    assert_has(result.error, "each host once, or what is said of it side by side: line 3");
+}
+
 static void hosts_come_from_a_file(void **state)
 {
     static const char *const wrong[] = {"a b",   "a slots=", "a slots=0",  "a slots=4 max=8",
@@ -221,6 +243,7 @@ int main(void)
         cmocka_unit_test(emulated_hosts_vanish_with_a_killed_job),
         cmocka_unit_test(emulation_without_privileges_says_what_is_needed),
         cmocka_unit_test(ranks_run_on_hosts_block_by_block),
+        cmocka_unit_test(a_host_that_is_named_again_takes_more_ranks),
         cmocka_unit_test(hosts_come_from_a_file),
         cmocka_unit_test(rank_0_listens_wherever_its_name_leads),
         cmocka_unit_test(remote_ranks_end_together),

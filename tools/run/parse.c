@@ -121,14 +121,43 @@ wrong:
     return "a list such as h1,h2:4 (a name, then the ranks it takes)";
 }
 
+/* Of one host there is one rank of each number among its ranks. */
+static const char once[] = "each host once, or what is said of it side by side";
+
+static const char *host_of(const struct machine *machine)
+{
+    const char *at = strrchr(machine->name, '@');
+    return at != NULL ? at + 1 : machine->name;
+}
+
+/* Into the last one, if that is the same host: then *one is empty. */
+static const char *merge_machine(struct machine *one, struct machine *list, size_t count)
+{
+    struct machine *last = &list[count - 1];
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(host_of(one), host_of(&list[i])) != 0)
+            continue;
+        if (&list[i] != last || strcmp(one->name, last->name) != 0)
+            return once;
+        last->slots = (last->slots > 0 ? last->slots : 1) + (one->slots > 0 ? one->slots : 1);
+        free(one->name);
+        one->name = NULL;
+    }
+    return NULL;
+}
+
 /* Adds the entry, `length` characters long, to the list; NULL, or what was wrong. */
 static const char *add_machine(const char *entry, size_t length, struct machine **list,
                                size_t *count)
 {
     struct machine one = {0};
     const char *wanted = parse_machine(entry, length, &one);
-    if (wanted != NULL)
+    if (wanted == NULL && *count > 0)
+        wanted = merge_machine(&one, *list, *count);
+    if (wanted != NULL || one.name == NULL) {
+        free(one.name);
         return wanted;
+    }
     struct machine *more = realloc(*list, (*count + 1) * sizeof *more);
     if (more == NULL) {
         free(one.name);
@@ -205,8 +234,11 @@ const char *parse_host_file(const char *path, struct machine **machines, size_t 
         line[strcspn(line, "#")] = '\0';
         if (is_text && line[strspn(line, " \t\r\n")] == '\0')
             continue;
-        if (!is_text || !rewrite_line(line) ||
-            add_machine(line, strlen(line), &list, &found) != NULL)
+        bool is_line = is_text && rewrite_line(line);
+        const char *wanted = is_line ? add_machine(line, strlen(line), &list, &found) : "";
+        if (wanted == once)
+            snprintf(wrong, sizeof wrong, "%s: line %d", once, number);
+        else if (wanted != NULL)
             snprintf(
                 wrong, sizeof wrong,
                 "a file of hosts, a line each, such as h1, h1:4 or h1 slots=4: line %d is none",
