@@ -22,12 +22,25 @@ const char *codec_collective(const char *codec)
     return kind.lists || kind.coded ? "sparse_allreduce" : "allreduce";
 }
 
+static bool names(const char *codec, const char *option) { return strstr(codec, option) != NULL; }
+
+bool codec_goes_by_ratio(const char *codec)
+{
+    return !codec_kind(codec).dense && !names(codec, "count=") && !names(codec, "by=absolute") &&
+           !names(codec, "by=rms");
+}
+
+bool codec_takes_density(const char *codec)
+{
+    return codec_goes_by_ratio(codec) && !names(codec, "ratio=") && !names(codec, "bytes=");
+}
+
 void codec_complete(const char *codec, double density, char *spec, size_t bytes)
 {
     char ratio[32];
     size_t name = strcspn(codec, ":+");
 
-    if (codec_kind(codec).dense || strstr(codec, "ratio=") != NULL) {
+    if (!codec_takes_density(codec)) {
         snprintf(spec, bytes, "%s", codec);
         return;
     }

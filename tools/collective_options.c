@@ -53,19 +53,20 @@ enum options_next check_algorithm(const char *collective, const char *algorithm)
 enum options_next check_codec(const char *codec, double *densities, size_t *density_count)
 {
     spr_layout layout = {.id = 1, .rows = 1, .columns = 1};
-    const char *ratio = strstr(codec, "ratio=");
-    char text[32];
+    char text[32] = "";
     spr_codec *made;
 
     if (spr_codec_create(codec, &layout, 1, &made) != SPR_OK)
         return options_wrong("--codec: %s", spr_last_error(NULL));
-    spr_codec_destroy(made);
-    if (*density_count > 0 && (ratio != NULL || codec_kind(codec).dense))
-        return options_wrong("--density and the codec '%s' exclude each other", codec);
-    if (ratio != NULL) {
+    const char *ratio = strstr(spr_codec_spec(made), "ratio="); /* of bytes=, too */
+    if (ratio != NULL)
         snprintf(text, sizeof text, "%.*s", (int)strcspn(ratio + 6, ",+"), ratio + 6);
-        if (option_density(text, 0, densities))
-            *density_count = 1;
-    }
+    spr_codec_destroy(made);
+    if (codec_takes_density(codec))
+        return OPTIONS_RUN;
+    if (*density_count > 0)
+        return options_wrong("--density and the codec '%s' exclude each other", codec);
+    if (codec_goes_by_ratio(codec) && option_density(text, 0, densities))
+        *density_count = 1;
     return OPTIONS_RUN;
 }

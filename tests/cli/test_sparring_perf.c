@@ -53,6 +53,8 @@ static void wrong_usage_is_one_line_and_code_2(void **state)
         {"compressed_allreduce --result list", "of sparse_allreduce"},
         {"compressed_allreduce --codec topk:rate=1", "unknown option \"rate\""},
         {"compressed_allreduce --codec topk:ratio=1% --density 1%", "exclude each other"},
+        {"compressed_allreduce --codec topk:bytes=1% --density 1%", "exclude each other"},
+        {"compressed_allreduce --codec topk:count=9 --density 1%", "exclude each other"},
         {"compressed_allreduce --buckets 0", "--buckets wants"},
         {"compressed_allreduce --buckets 1025", "--buckets wants"},
         {"--buckets 8", "--buckets is of compressed_allreduce"},

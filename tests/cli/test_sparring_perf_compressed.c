@@ -22,7 +22,8 @@ static void what_a_codec_sends_is_summed_exactly(void **state)
                                          "topk:ratio=1%,feedback=off",
                                          "threshold:low=0,high=2+bf16", "sampled+int8",
                                          /* Not close to one gradient, nor meant to be. */
-                                         "random+int8", "random:ratio=5%", "random+bf16", "dgc"};
+                                         "random+int8", "random:ratio=5%", "random+bf16", "dgc",
+                                         "topk:bytes=2%+int8", "topk:count=70"};
     const size_t close = 8;
     (void)state;
     for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++) {

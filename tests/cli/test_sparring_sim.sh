@@ -165,8 +165,8 @@ assert slowring[0]['time_us'] > 1.7 * least, slowring"
 # Other patterns, codecs, and all algorithms; the same seed gives the same figures.
 predict cluster -n 4 --pattern cluster --overlap 100%
 true_of "assert abs(cluster[1]['union'] / 0.01 - 1) < 0.2, cluster[1]"
-for codec in topk:ratio=1%+fp16 topk:ratio=1%+int8 int8 fp16 bf16 powersgd:rank=2 random:ratio=1% \
-    random:ratio=1%+bf16; do
+for codec in topk:ratio=1%+fp16 topk:bytes=2%+int8 topk:ratio=1%+int8 int8 fp16 bf16 powersgd:rank=2 \
+    random:ratio=1% random:ratio=1%+bf16; do
     predict codec compressed_allreduce -n 4 --elements 64K --codec "$codec"
     true_of "assert codec[1]['codec'] == '$codec' and codec[1]['sent_bytes'] < codec[0]['sent_bytes']"
 done
