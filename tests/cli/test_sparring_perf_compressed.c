@@ -98,6 +98,41 @@ static void buckets_are_summed_exactly(void **state)
     assert_int_equal(count(result.output, "# compressed "), (int)row_count / 2);
 }
 
+/* Of the last step, whatever the codec goes by. */
+static void what_was_sent_is_in_json(void **state)
+{
+    static const struct {
+        const char *codec, *algorithm, *is;
+    } cases[] = {
+        {"topk:count=50", "direct", "e == 150 and d == 0.005 and 0 <= o <= 1"},
+        {"topk:bytes=1%", "direct", "0 < d < 0.01 and abs(e - 30000 * d) <= 3 and 0 <= o <= 1"},
+        {"dgc:warmup=10", "direct", "e == 7500 and 0 <= o <= 1"},
+        {"topk:union=bounded", "direct", "e == 300 and d == 0.01 and o is None"},
+        {"topk", "dense", "e == 300 and u is None and o is None"},
+        {"random", "auto", "e is None and u is None and o is None and d == 0.01"},
+    };
+
+    (void)state;
+    run("$PERF --json - -b 4 -e 4 -n 1");
+    if (strstr(result.error, "libjansson") != NULL)
+        skip();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char line[640];
+        snprintf(line, sizeof line,
+                 "$RUN -n 3 -- $PERF compressed_allreduce --json - --elements 10000 -n 3 --codec "
+                 "%s --algo %s | python3 -c '"
+                 "import json, sys\n"
+                 "row, = json.load(sys.stdin)[\"rows\"]\n"
+                 "e, u, o, d = (row[n] for n in (\"entries\", \"union_entries\", \"overlap\", "
+                 "\"density\"))\n"
+                 "print(\"good\" if %s else row)'",
+                 cases[i].codec, cases[i].algorithm, cases[i].is);
+        run(line);
+        if (strcmp(result.output, "good\n") != 0)
+            fail_msg("%s: %s%s", cases[i].codec, result.output, result.error);
+    }
+}
+
 static void what_is_hidden_is_in_json(void **state)
 {
     (void)state;
@@ -130,6 +165,7 @@ int main(void)
         cmocka_unit_test(compressed_chunks_are_right_and_shorter),
 #endif
         cmocka_unit_test(buckets_are_summed_exactly),
+        cmocka_unit_test(what_was_sent_is_in_json),
         cmocka_unit_test(what_is_hidden_is_in_json),
     };
     int failed;

@@ -72,6 +72,18 @@ spr_status buckets_run_in_turn(struct trial *trial)
     return status;
 }
 
+size_t buckets_entries(const struct trial *trial)
+{
+    const uint32_t *index;
+    const float *value;
+    size_t all = 0, count;
+
+    for (size_t i = 0; i < trial->bucket_count; i++)
+        if (spr_codec_last_list(trial->buckets[i].codec, &index, &value, &count))
+            all += count;
+    return all;
+}
+
 void buckets_residual(const struct trial *trial, size_t first, size_t count, float *values)
 {
     for (size_t i = 0; i < trial->bucket_count; i++) {

@@ -28,6 +28,8 @@ void buckets_close(struct trial *trial);
 spr_status buckets_run(struct trial *trial);
 spr_status buckets_run_in_turn(struct trial *trial);
 
+/* Entries of the lists that this rank sent last. */
+size_t buckets_entries(const struct trial *trial);
 /* The residuals of these elements. */
 void buckets_residual(const struct trial *trial, size_t first, size_t count, float *values);
 

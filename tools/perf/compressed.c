@@ -205,13 +205,12 @@ bool compressed_open(struct trial *trial, struct job *job, const char *algorithm
                             .op = job->options->op,
                             .elements = input->support.elements,
                             .count = input->support.elements,
-                            .density = codec_kind(codec).dense ? 1 : density,
+                            .density = codec_kind(codec).dense      ? 1
+                                       : codec_goes_by_ratio(codec) ? density
+                                                                    : (double)NAN,
                             .input = input};
     trial->call.algorithm = algorithm;
     codec_complete(codec, density, trial->codec_spec, sizeof trial->codec_spec);
-    if (codec_kind(codec).lists) /* each rank sends so many of the elements */
-        trial->entries =
-            (size_t)ceil(density * (double)input->support.elements) * (size_t)job->size;
     if (!buckets_open(trial) || !open_vectors(job, input, vectors))
         return false;
     trial->gradient = vectors->recv;

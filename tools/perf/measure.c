@@ -10,6 +10,8 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "compress/codec.h"
+#include "tools/perf/buckets.h"
 #include "tools/perf/explain.h"
 #include "tools/perf/links.h"
 #include "tools/perf/trial.h"
@@ -161,11 +163,18 @@ static double percentile(const double *sorted, int n, double part)
     return sorted[k < 0 ? 0 : k];
 }
 
+/* Is the last result all of the union? */
+static bool has_union(const struct trial *trial)
+{
+    const spr_codec *codec = trial->bucket_count > 0 ? trial->buckets[0].codec : NULL;
+    return codec == NULL || !(spr_codec_bounds_union(codec) || spr_codec_bounds_hosts(codec));
+}
+
 /* 0 when no two ranks have an entry in common, 1 when all have the same ones. */
 static double overlap_of(const struct trial *trial, double entries, double together)
 {
     double ranks = trial->job->size;
-    if (trial->job->size == 1 || !(entries > 0))
+    if (trial->job->size == 1 || !(entries > 0) || !has_union(trial))
         return NAN;
     return (entries - together) / (entries - entries / ranks);
 }
@@ -176,6 +185,7 @@ static bool agree(struct trial *trial, struct sums *sums, int iterations)
     struct figures *f = &trial->figures;
     double *us = sums->duration_us, *compute_us = sums->compute_us, n = iterations;
     double cpu_sum = sums->cpu_us / n;
+    int64_t entries = (int64_t)buckets_entries(trial);
     double most[6 + PHASE_COUNT] = {sums->sent / n,       sums->received / n,
                                     sums->cpu_us / n,     sums->last_union,
                                     sums->links.sent / n, sums->links.received / n};
@@ -183,7 +193,8 @@ static bool agree(struct trial *trial, struct sums *sums, int iterations)
     for (int i = 0; i < PHASE_COUNT; i++)
         most[6 + i] = sums->phase_us[i] / n;
     if (!job_max(job, us, (size_t)iterations) || !job_max(job, compute_us, (size_t)iterations) ||
-        !job_max(job, most, SPR_ARRAY_LEN(most)) || !job_sum(job, &cpu_sum, 1))
+        !job_max(job, most, SPR_ARRAY_LEN(most)) || !job_sum(job, &cpu_sum, 1) ||
+        !job_sum_int(job, &entries, 1))
         return false;
     *f = (struct figures){.iterations = iterations,
                           .sent_bytes = fmax(0, round(most[0])),
@@ -193,7 +204,7 @@ static bool agree(struct trial *trial, struct sums *sums, int iterations)
                           .link_sent_bytes = fmax(0, most[4]),
                           .link_received_bytes = fmax(0, most[5]),
                           .overlap = NAN,
-                          .union_entries = most[3],
+                          .union_entries = most[3] > 0 ? most[3] : (double)NAN,
                           .predicted_us = NAN,
                           .tuned_us = NAN,
                           .wrong = NAN,
@@ -209,11 +220,15 @@ static bool agree(struct trial *trial, struct sums *sums, int iterations)
     f->max_us = us[iterations - 1];
     for (int i = 0; i < PHASE_COUNT; i++)
         f->phase_us[i] = most[6 + i];
+    if (trial->kind == KIND_COMPRESSED)
+        trial->entries = (size_t)entries;
+    if (trial->entries > 0 && isnan(trial->density))
+        trial->density = (double)entries / (double)trial->elements / job->size;
     /* Dense: what marks there are come from an earlier operation; buckets: from one of them. */
     if (trial->entries == 0 || trial->bucket_count > 1)
         f->phase_us[PHASE_REDUCE_SCATTER] = f->phase_us[PHASE_ALLGATHER] = NAN;
     else
-        f->overlap = overlap_of(trial, (double)trial->entries, most[3]);
+        f->overlap = overlap_of(trial, (double)trial->entries, f->union_entries);
     return true;
 }
 

@@ -32,7 +32,7 @@ struct figures {
     double phase_us[PHASE_COUNT];
     double overlap; /* of the ranks' supports, measured: 0 = disjoint, 1 = equal; with --buckets
                      * of computing and communication, see buckets.h */
-    double union_entries; /* of the last sparse result */
+    double union_entries; /* of the last result; NAN: it was summed as a dense vector */
     double predicted_us;  /* by the model */
     double tuned_us;      /* measured by --tune */
     const char *taken;    /* the algorithm, where "auto" was asked for one */
@@ -73,7 +73,7 @@ struct trial {
     spr_op op;
     size_t elements; /* of the dense vector */
     size_t count;    /* the argument of the call: elements, or those of one rank */
-    double density;  /* NAN = dense */
+    double density;  /* NAN = dense, or not known before it is measured */
     struct figures figures;
     /* Dense: */
     struct vectors *vectors;
@@ -82,7 +82,7 @@ struct trial {
     struct input *input;
     spr_sparse list, result;
     float *dense;
-    size_t entries; /* over all ranks */
+    size_t entries; /* over all ranks; compressed: of the last iteration, 0: no lists */
     /* Compressed: */
     char codec_spec[512];
     struct bucket *buckets; /* [bucket_count], see buckets.h */
