@@ -179,6 +179,9 @@ static double overlap_of(const struct trial *trial, double entries, double toget
     return (entries - together) / (entries - entries / ranks);
 }
 
+/* Without the barrier's bytes, less than none may be left. NAN stays. */
+static double at_least_0(double bytes) { return bytes < 0 ? 0 : bytes; }
+
 static bool agree(struct trial *trial, struct sums *sums, int iterations)
 {
     struct job *job = trial->job;
@@ -197,12 +200,12 @@ static bool agree(struct trial *trial, struct sums *sums, int iterations)
         !job_sum_int(job, &entries, 1))
         return false;
     *f = (struct figures){.iterations = iterations,
-                          .sent_bytes = fmax(0, round(most[0])),
-                          .received_bytes = fmax(0, round(most[1])),
+                          .sent_bytes = at_least_0(round(most[0])),
+                          .received_bytes = at_least_0(round(most[1])),
                           .cpu_us = most[2],
                           .cpu_sum_us = cpu_sum,
-                          .link_sent_bytes = fmax(0, most[4]),
-                          .link_received_bytes = fmax(0, most[5]),
+                          .link_sent_bytes = at_least_0(most[4]),
+                          .link_received_bytes = at_least_0(most[5]),
                           .overlap = NAN,
                           .union_entries = most[3] > 0 ? most[3] : (double)NAN,
                           .predicted_us = NAN,
