@@ -117,12 +117,29 @@ static enum options_next check_kind(struct options *options)
     return check_algorithms(options);
 }
 
+static enum options_next check_elastic(const struct options *options, uint64_t used)
+{
+    static const char *const taken[] = {"elastic", "begin",    "end",      "iterations",
+                                        "op",      "datatype", "transport"};
+
+    for (int i = 0; i < tool.row_count; i++) {
+        bool needed = !(used >> i & 1);
+        for (size_t k = 0; k < SPR_ARRAY_LEN(taken) && !needed; k++)
+            needed = strcmp(tool.rows[i].name, taken[k]) == 0;
+        if (!needed)
+            return options_wrong("--elastic has no use for --%s", tool.rows[i].name);
+    }
+    if (options->kind != KIND_ALLREDUCE || options->dtype != SPR_FP32 || options->op != SPR_SUM ||
+        options->begin_bytes != options->end_bytes || options->begin_bytes < sizeof(float))
+        return options_wrong("--elastic is of allreduce of fp32, sum, of one size (-b and -e)");
+    return OPTIONS_RUN;
+}
+
 enum options_next options_complete(struct options *options, uint64_t used, int words, char **word)
 {
     const size_t begin_bytes = 1024, end_bytes = (size_t)16 << 20;
     int kind = (int)options->kind;
 
-    (void)used;
     if (take_collective(words, word, kind_names, KIND_COUNT, &kind) != OPTIONS_RUN)
         return OPTIONS_WRONG;
     options->kind = (enum kind)kind;
@@ -146,10 +163,8 @@ enum options_next options_complete(struct options *options, uint64_t used, int w
 #endif
     if (check_kind(options) != OPTIONS_RUN)
         return OPTIONS_WRONG;
-    if (options->elastic &&
-        (options->kind != KIND_ALLREDUCE || options->dtype != SPR_FP32 || options->op != SPR_SUM ||
-         options->begin_bytes != options->end_bytes || options->begin_bytes < sizeof(float)))
-        return options_wrong("--elastic is of allreduce of fp32, sum, of one size (-b and -e)");
+    if (options->elastic && check_elastic(options, used) != OPTIONS_RUN)
+        return OPTIONS_WRONG;
     if (options->density_count == 0) {
         options->densities[0] = 0.01;
         options->density_count = 1;
