@@ -58,6 +58,7 @@ static void wrong_usage_is_one_line_and_code_2(void **state)
         {"--elastic -b 4K -e 4K --algo ring", "--elastic has no use for --algo"},
         {"--elastic -b 4K -e 4K -c 0", "--elastic has no use for --check"},
         {"--elastic -b 4K -e 8K -d fp32", "of one size"},
+        {"sparse_allreduce --pattern trace:/ --overlap 5", "not of a trace"},
         {"compressed_allreduce --buckets 0", "--buckets wants"},
         {"compressed_allreduce --buckets 1025", "--buckets wants"},
         {"--buckets 8", "--buckets is of compressed_allreduce"},

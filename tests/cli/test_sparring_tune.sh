@@ -37,6 +37,7 @@ for words in "sparse_allreduce --density 1%,60%" "allreduce" \
         run $words --elements 20000 --algo auto --tune -n 2 $explain
         expect_code 0
         expect out ' fp32 .* auto .* 0 '
+        [ -z "$explain" ] || expect out '^# .*predicted [0-9.]+ us, measured [0-9.]+ '
     done
 done
 run sparse_allreduce --elements 20000 --algo auto,all --tune -n 2 --json "$folder/json"

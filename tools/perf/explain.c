@@ -22,13 +22,14 @@ bool explain_begin(struct job *job)
     return true;
 }
 
-/* Of the trial as it would run now. Returns how many, or a negative status. */
-static int predict(const struct trial *trial, spr_prediction *predictions)
+/* Of the trial as it would run now, or of one of its buckets. Returns how many, or a negative
+ * status. */
+static int predict(const struct trial *trial, size_t bucket, spr_prediction *predictions)
 {
     spr_comm *comm = trial->job->comm;
 
     if (trial->kind == KIND_COMPRESSED)
-        return spr_codec_predict(comm, trial->buckets[0].codec, predictions, MAX_PREDICTIONS);
+        return spr_codec_predict(comm, trial->buckets[bucket].codec, predictions, MAX_PREDICTIONS);
     if (trial->kind == KIND_SPARSE)
         return spr_comm_predict(comm, "sparse_allreduce", trial->count, trial->dtype,
                                 trial->call.most_entries, 0, predictions, MAX_PREDICTIONS);
@@ -70,21 +71,27 @@ bool tune_trial(struct trial *trial)
 bool explain_trial(struct trial *trial)
 {
     bool any = strcmp(trial->algorithm, "auto") == 0;
+    size_t buckets = spr_max_size(trial->bucket_count, 1), found = 0;
+    double predicted = 0, tuned = 0;
     spr_prediction predictions[MAX_PREDICTIONS];
-    int n;
 
-    if (trial->bucket_count > 1 || trial->beside)
-        return true;
-    n = predict(trial, predictions);
-    if (n < 0)
-        return job_ok(trial->job, (spr_status)n);
-    for (int i = 0; i < n && i < MAX_PREDICTIONS; i++) {
-        const spr_prediction *p = &predictions[i];
-        if (any ? !p->chosen : strcmp(p->algorithm, trial->algorithm) != 0)
-            continue;
-        trial->figures.predicted_us = p->seconds * 1e6;
-        trial->figures.tuned_us = p->measured * 1e6;
-        trial->figures.taken = any ? p->algorithm : NULL;
+    for (size_t b = 0; b < buckets && !trial->beside; b++) {
+        int n = predict(trial, b, predictions);
+        if (n < 0)
+            return job_ok(trial->job, (spr_status)n);
+        for (int i = 0; i < n && i < MAX_PREDICTIONS; i++) {
+            const spr_prediction *p = &predictions[i];
+            if (any ? !p->chosen : strcmp(p->algorithm, trial->algorithm) != 0)
+                continue;
+            found++;
+            predicted += p->seconds * 1e6;
+            tuned += p->measured * 1e6;
+            trial->figures.taken = any ? p->algorithm : NULL;
+        }
+    }
+    if (found == buckets) {
+        trial->figures.predicted_us = predicted;
+        trial->figures.tuned_us = tuned;
     }
     return true;
 }
@@ -93,7 +100,7 @@ bool explain_trial(struct trial *trial)
 static const char *choice_for(const struct trial *trial)
 {
     spr_prediction predictions[MAX_PREDICTIONS];
-    int n = predict(trial, predictions);
+    int n = predict(trial, 0, predictions);
 
     for (int i = 0; i < n && i < MAX_PREDICTIONS; i++)
         if (predictions[i].chosen)
@@ -110,10 +117,13 @@ void explain_group(const struct trial *trials, size_t count)
         const struct figures *f = &trial->figures;
         if (!trial->job->options->explain || !isfinite(f->predicted_us))
             continue;
-        job_comment(trial->job, "%s %s%s: predicted %.1f us, measured %.1f (%+.0f %%)",
+        /* The model knows nothing of buckets in flight together. */
+        double p50_us = trial->in_turn != NULL ? trial->in_turn->figures.p50_us : f->p50_us;
+        job_comment(trial->job, "%s %s%s%s: predicted %.1f us, measured %.1f (%+.0f %%)",
                     kind_names[trial->kind], f->taken != NULL ? "auto: " : "",
-                    f->taken != NULL ? f->taken : trial->algorithm, f->predicted_us, f->p50_us,
-                    100 * (f->p50_us / f->predicted_us - 1));
+                    f->taken != NULL ? f->taken : trial->algorithm,
+                    trial->in_turn != NULL ? ", one bucket at a time" : "", f->predicted_us, p50_us,
+                    100 * (p50_us / f->predicted_us - 1));
         if (trial->kind == trial->job->options->kind && f->taken == NULL &&
             (best == NULL || f->predicted_us < best->figures.predicted_us))
             best = trial;

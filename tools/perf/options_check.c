@@ -105,6 +105,8 @@ static enum options_next check_kind(struct options *options)
         return options_wrong("--density, --pattern, --overlap, --result and --baseline are of "
                              "sparse collectives, not of %s",
                              kind_names[options->kind]);
+    if (options->pattern == PATTERN_TRACE && options->overlap > 0)
+        return options_wrong("--overlap is of made-up data, not of a trace");
     if (options->kind != KIND_SPARSE && options->list_result)
         return options_wrong("--result is of sparse_allreduce");
     if (options->kind == KIND_COMPRESSED &&
