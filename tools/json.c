@@ -5,6 +5,9 @@
 
 #ifdef HAVE_JANSSON
 
+#include <errno.h>
+#include <unistd.h>
+
 json_t *json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 json_t *json_whole(double value)
@@ -59,6 +62,9 @@ bool json_print_run(FILE *out, char *const *words, int word_count,
         done = json_array_append_new(command, json_text(words[i])) == 0 && done;
     json_t *root = OBJECT({"schema", json_integer(1)}, {"command", command},
                           {"version", json_text(PACKAGE_VERSION)});
+    /* A pipe or a device has nothing to cut off. */
+    if (out != stdout && ftruncate(fileno(out), 0) != 0 && errno != EINVAL)
+        done = false;
     if (put_all(root, members, count) && done)
         return json_print(out, root);
     json_decref(root);

@@ -30,7 +30,8 @@ json_t *json_object_of(const struct json_member *members, size_t count);
 
 /* Writes a value, which it takes over, and a line feed. */
 bool json_print(FILE *out, json_t *root);
-/* The same of {"schema": 1, "command": [words], "version": "...", members}. */
+/* In place of all that is in the file, which is opened to append and may be standard output: the
+ * same of {"schema": 1, "command": [words], "version": "...", members}. */
 bool json_print_run(FILE *out, char *const *words, int word_count,
                     const struct json_member *members, size_t count);
 

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -57,6 +58,20 @@ static void closed_streams_stay_closed(void **state)
     assert_int_equal(count(result.output, "INFO"), 0);
 }
 
+static void results_stay_until_there_are_others(void **state)
+{
+    (void)state;
+    run("$(dirname $RUN)/sparring-perf --json - -b 4 -e 4 -n 1");
+    if (strstr(result.error, "libjansson") != NULL)
+        skip();
+    run("D=$(mktemp -d); echo of yesterday >$D/j; P=$(dirname $RUN); $P/sparring-perf "
+        "sparse_allreduce --pattern trace:$D/none --json $D/j; cat $D/j; $P/sparring-perf -e 1K "
+        "-n 1 --json $D/j >$D/t && grep -c yesterday $D/j; head -c 1 $D/j; $P/sparring-sim -n 2 "
+        "--elements 1K --json $D/j >$D/t && python3 -m json.tool $D/j >$D/t && echo good; "
+        "$P/sparring-perf -e 1K -n 1 --json /dev/fd/1 | grep -c schema; rm -r $D");
+    assert_string_equal(result.output, "of yesterday\n0\n{good\n1\n");
+}
+
 /* A pipe, a device: a file would take its place. */
 static void only_a_file_is_written_again(void **state)
 {
@@ -96,6 +111,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_full_disk_is_an_error),
         cmocka_unit_test(closed_streams_stay_closed),
+        cmocka_unit_test(results_stay_until_there_are_others),
         cmocka_unit_test(only_a_file_is_written_again),
         cmocka_unit_test(a_rank_whose_settings_are_wrong_says_so),
     };

@@ -55,7 +55,8 @@ bool report_open(struct report *report, struct job *job)
     *report = (struct report){0};
     if (job->rank != 0 || json == NULL)
         return true;
-    report->file = strcmp(json, "-") == 0 ? stdout : fopen(json, "w");
+    /* What is in the file stays until there is something better. */
+    report->file = strcmp(json, "-") == 0 ? stdout : fopen(json, "ae");
     if (report->file == NULL)
         return job_fail(job, "--json %s: %s", json, strerror(errno));
     return json_open(report) || job_fail(job, "out of memory");

@@ -84,7 +84,7 @@ bool report_open(struct report *report, const struct options *options)
         report->table = NULL;
         report->file = stdout;
     } else if (json != NULL) {
-        report->file = fopen(json, "w");
+        report->file = fopen(json, "ae"); /* what is in it stays until there is something better */
         if (report->file == NULL) {
             fprintf(stderr, "sparring-sim: --json %s: %s\n", json, strerror(errno));
             return false;
