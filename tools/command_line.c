@@ -46,7 +46,7 @@ static enum options_next show(const struct option_row *row)
     if (row->letter == 'h')
         tool.print_help();
     else
-        printf("%s %s\n", tool.name, spr_version());
+        printf("%s (Sparring) %s\n", tool.name, spr_version());
     return OPTIONS_SHOWN;
 }
 

@@ -2,7 +2,7 @@
 # A tool: one line in bin_PROGRAMS, its _SOURCES, and its _LDADD (tools_libs, or spr_static_libs when it looks inside).
 
 # The installed library plus the hidden helpers of base/.
-tools_libs = libsparring.la base/libspr-base.la $(JANSSON_LIBS) $(spr_system_libs)
+tools_libs = libsparring.la base/libspr-base.la $(spr_system_libs)
 
 dist_noinst_SCRIPTS = tools/setup tools/check tools/demo tools/acceptance
 
@@ -75,6 +75,10 @@ tools_libspr_trace_la_SOURCES = \
 bin_PROGRAMS += tools/sparring-trace
 tools_sparring_trace_LDADD = tools/libspr-trace.la base/libspr-base.la $(spr_system_libs)
 tools_sparring_trace_SOURCES = \
+	tools/command_line.c \
+	tools/command_line.h \
+	tools/option_rows.c \
+	tools/option_rows.h \
 	tools/streams.c \
 	tools/streams.h \
 	tools/trace/main.c
@@ -182,10 +186,14 @@ tools_sparring_perf_SOURCES = \
 	tools/perf/wire.h
 
 bin_PROGRAMS += tools/sparring-tune
-tools_sparring_tune_LDADD = libsparring.la
+tools_sparring_tune_LDADD = $(tools_libs)
 tools_sparring_tune_SOURCES = \
+	tools/command_line.c \
+	tools/command_line.h \
 	tools/first_rank.c \
 	tools/first_rank.h \
+	tools/option_rows.c \
+	tools/option_rows.h \
 	tools/streams.c \
 	tools/streams.h \
 	tools/tune/main.c
@@ -195,6 +203,9 @@ bin_PROGRAMS += tools/sparring-info
 AM_CPPFLAGS += $(HWLOC_CFLAGS)
 tools_sparring_info_LDADD = $(spr_static_libs) $(JANSSON_LIBS) $(HWLOC_LIBS)
 tools_sparring_info_SOURCES = \
+	$(command_sources) \
+	tools/first_rank.c \
+	tools/first_rank.h \
 	tools/info/choice.c \
 	tools/info/doctor.c \
 	tools/info/doctor.h \
@@ -212,13 +223,7 @@ tools_sparring_info_SOURCES = \
 	tools/info/rdma_memory.h \
 	tools/info/report.h \
 	tools/info/system.c \
-	tools/info/text.c \
-	tools/json.c \
-	tools/json.h \
-	tools/option_rows.c \
-	tools/option_rows.h \
-	tools/streams.c \
-	tools/streams.h
+	tools/info/text.c
 
 # It measures what is hidden in the shared library.
 bin_PROGRAMS += tools/sparring-codec

@@ -15,7 +15,7 @@ expect_code 0
 expect out 'bench.*options'
 run --version
 expect_code 0
-expect out '^sparring-codec [0-9]'
+expect out '^sparring-codec \(Sparring\) [0-9]'
 
 # ---- list: every codec that codec strings know, with its options.
 run list --json "$folder/json"

@@ -85,7 +85,7 @@ static void wrong_usage_is_one_line_and_code_2(void **state)
         const char *text;
     } cases[] = {
         {"$INFO --frob", "unknown option --frob"},
-        {"$INFO -x", "unknown option -x"},
+        {"$INFO -xy", "unknown option -x"},
         {"$INFO --json", "a value is missing after --json"},
         {"$INFO --json ''", "--json wants a file"},
         {"$INFO eth0", "it takes no arguments: eth0"},
@@ -104,6 +104,17 @@ static void wrong_usage_is_one_line_and_code_2(void **state)
         assert_int_equal(count(result.error, "\n"), 1);
         assert_string_equal(result.output, "");
     }
+}
+
+static void one_rank_speaks_for_all(void **state)
+{
+    (void)state;
+    run("$RUN -n 3 -- $INFO --frob");
+    assert_code(2);
+    assert_int_equal(count(result.error, "unknown option --frob"), 1);
+    run("$RUN -n 3 -- $INFO --version");
+    assert_code(0);
+    assert_int_equal(count(result.output, "\n"), 1);
 }
 
 static void help_and_version_go_to_standard_output(void **state)
@@ -397,6 +408,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_usage_is_one_line_and_code_2),
+        cmocka_unit_test(one_rank_speaks_for_all),
         cmocka_unit_test(help_and_version_go_to_standard_output),
         cmocka_unit_test(json_is_as_described),
         cmocka_unit_test(alone_it_compares_this_host_with_another_one),

@@ -28,7 +28,7 @@ expect_code 0
 expect out '^Usage: sparring-sim'
 run --version
 expect_code 0
-expect out '^sparring-sim [0-9]'
+expect out '^sparring-sim \(Sparring\) [0-9]'
 
 refused 2 'unknown option --frob' --frob
 refused 2 "unknown collective 'frob'; there is: allreduce, sparse_allreduce, compressed_allreduce" frob

@@ -101,7 +101,8 @@ fi
 tool=("$top_builddir/tools/sparring-tune")
 refused 2 'nothing to measure with one rank'
 refused 2 'unknown option --wrong' --wrong
-refused 2 '--write wants a value' --write
+refused 2 'unknown option -x' -xy
+refused 2 'a value is missing after --write' --write
 refused 2 '--write wants the name of a file' --write ''
 refused 2 'it takes options only' words
 run --help

@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/command_line.h"
+#include "tools/first_rank.h"
 #include "tools/info/doctor.h"
-#include "tools/option_rows.h"
 #include "tools/streams.h"
 
 struct options {
@@ -42,58 +43,33 @@ static const struct option_row rows[] = {
     {"version", 'V', NULL, NULL, "print the version"},
 };
 
-enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
-
 static void print_help(void)
 {
     puts("Usage: sparring-info [OPTIONS]\n"
          "Shows what Sparring finds on this host: RDMA devices, network interfaces, io_uring,\n"
          "limits, NUMA nodes; and which transport would link which ranks, and why. Started as the\n"
          "ranks of a job, by sparring-run or another launcher, it compares their hosts.\n");
-    option_rows_print(rows, ROW_COUNT, 21);
+    option_rows_print(rows, SPR_ARRAY_LEN(rows), 21);
     puts("\n"
          "The exit code is 0, 1 when the doctor found a problem or ranks do not come, 2 for wrong\n"
          "usage.");
 }
 
-static int wrong(const char *text, const char *detail)
+static enum options_next complete(struct options *o, uint64_t used, int count, char **words)
 {
-    fprintf(stderr, "sparring-info: %s%s (see --help)\n", text, detail);
-    return 2;
+    (void)o;
+    (void)used;
+    return count == 0 ? OPTIONS_RUN : options_wrong("it takes no arguments: %s", words[0]);
 }
 
-/* -1: go on. */
-static int parse(int argc, char **argv, struct options *o)
-{
-    struct option longs[ROW_COUNT + 1];
-    char letters[2 * ROW_COUNT + 4], text[128];
-    int code;
+static bool is_silent(void) { return !first_rank(); }
 
-    option_rows_tables(rows, ROW_COUNT, ":", longs, letters);
-    opterr = 0;
-    while ((code = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
-        const struct option_row *row = option_rows_find(rows, ROW_COUNT, code);
-        const char *wanted;
-        if (!row) {
-            option_rows_complaint(rows, ROW_COUNT, code, argv, text, sizeof text);
-            return wrong(text, "");
-        }
-        if (row->letter == 'h')
-            print_help();
-        if (row->letter == 'V')
-            printf("sparring-info (Sparring) %s\n", PACKAGE_VERSION);
-        if (!row->take)
-            return 0;
-        wanted = row->take(o, optarg);
-        if (wanted) {
-            snprintf(text, sizeof text, "--%s wants %s", row->name, wanted);
-            return wrong(text, "");
-        }
-    }
-    if (optind < argc)
-        return wrong("it takes no arguments: ", argv[optind]);
-    return -1;
-}
+const struct tool tool = {.name = "sparring-info",
+                          .rows = rows,
+                          .row_count = SPR_ARRAY_LEN(rows),
+                          .print_help = print_help,
+                          .complete = complete,
+                          .is_silent = is_silent};
 
 static bool print(const struct report *r, const struct options *o, int *problems)
 {
@@ -108,7 +84,7 @@ static bool print(const struct report *r, const struct options *o, int *problems
         text_report(r, out);
     if (nowhere)
         fclose(nowhere);
-    return done && streams_close("sparring-info", 0) == 0;
+    return done && streams_close(tool.name, 0) == 0;
 }
 
 static bool look(struct info_job *job, const struct options *o, struct report *r)
@@ -152,9 +128,14 @@ int main(int argc, char **argv)
     bool done;
 
     streams_open();
-    code = parse(argc, argv, &o);
-    if (code >= 0)
-        return streams_close("sparring-info", code);
+    switch (command_line_parse(&o, argc, argv)) {
+    case OPTIONS_SHOWN:
+        return streams_close(tool.name, 0);
+    case OPTIONS_WRONG:
+        return 2;
+    default:
+        break;
+    }
     /* What it says is in the report. */
     setenv("SPARRING_LOG", "error", 0);
     r = calloc(1, sizeof *r);

@@ -2,17 +2,20 @@
  *
  * sparring-trace: reads the flight recorders of a job.
  */
-#include <errno.h>
-#include <getopt.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/command_line.h"
 #include "tools/streams.h"
 #include "tools/trace/trace.h"
 
 struct options {
-    int rank;    /* -1 = all */
-    size_t most; /* events */
+    int rank;         /* -1 = all */
+    size_t most;      /* events */
+    int command;      /* of commands[] */
+    const char *path; /* of a file or directory */
 };
 
 static int print_verdict(const struct trace_set *set, const struct options *options)
@@ -56,6 +59,28 @@ static const struct {
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
+static const char *take_rank(struct options *options, const char *value)
+{
+    return option_int(value, 0, 65535, &options->rank) ? NULL : "a rank";
+}
+
+static const char *take_last(struct options *options, const char *value)
+{
+    uint64_t number;
+
+    if (!option_whole(value, 0, UINT64_C(1) << 31, &number))
+        return "a number";
+    options->most = (size_t)number;
+    return NULL;
+}
+
+static const struct option_row rows[] = {
+    {"rank", 0, "R", take_rank, "events of this rank only"},
+    {"last", 0, "N", take_last, "the last N events only"},
+    {"help", 'h', NULL, NULL, "print this text"},
+    {"version", 'V', NULL, NULL, "print the version"},
+};
+
 static void print_help(void)
 {
     puts("Usage: sparring-trace verdict DIR\n"
@@ -64,93 +89,54 @@ static void print_help(void)
          "Reads the flight recorders that the ranks of a job kept in DIR (SPARRING_TRACE_DIR).\n\n"
          "  verdict  one line that names who is to blame, then the evidence\n"
          "  dump     the events of all ranks in the order of time\n"
-         "  json     the same for chrome://tracing and ui.perfetto.dev\n\n"
-         "      --rank R   events of this rank only\n"
-         "      --last N   the last N events only\n"
-         "  -h, --help     print this text\n"
-         "  -V, --version  print the version");
+         "  json     the same for chrome://tracing and ui.perfetto.dev\n");
+    option_rows_print(rows, SPR_ARRAY_LEN(rows), 14);
 }
 
-static int wrong(const char *text, const char *detail)
+static enum options_next complete(struct options *options, uint64_t used, int count, char **words)
 {
-    fprintf(stderr, "sparring-trace: %s%s (see --help)\n", text, detail);
-    return 2;
+    if (count == 0)
+        return options_wrong("what to do? verdict, dump or json");
+    while (options->command < COMMANDS && strcmp(words[0], commands[options->command].name) != 0)
+        options->command++;
+    if (options->command == COMMANDS)
+        return options_wrong("unknown command %s", words[0]);
+    if (count != 2)
+        return options_wrong("one directory or file is wanted after %s", words[0]);
+    if (used != 0 && !commands[options->command].picks)
+        return options_wrong("--rank and --last are for dump, not for %s", words[0]);
+    options->path = words[1];
+    return OPTIONS_RUN;
 }
 
-static bool parse_number(const char *text, unsigned long most, unsigned long *number)
-{
-    char *end;
-
-    errno = 0;
-    *number = strtoul(text, &end, 10);
-    return *text >= '0' && *text <= '9' && *end == '\0' && errno == 0 && *number <= most;
-}
-
-/* -1: go on. */
-static int parse(int argc, char **argv, struct options *options, bool *picked)
-{
-    static const struct option longs[] = {{"rank", required_argument, NULL, 'r'},
-                                          {"last", required_argument, NULL, 'n'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {"version", no_argument, NULL, 'V'},
-                                          {0}};
-    unsigned long number;
-    int code;
-
-    opterr = 0;
-    while ((code = getopt_long(argc, argv, ":hV", longs, NULL)) != -1) {
-        if (code == 'h') {
-            print_help();
-            return 0;
-        }
-        if (code == 'V') {
-            printf("sparring-trace (Sparring) %s\n", PACKAGE_VERSION);
-            return 0;
-        }
-        if (code == ':')
-            return wrong("a value is missing after ", argv[optind - 1]);
-        if (code == '?')
-            return wrong("unknown option ", argv[optind - 1]);
-        if (!parse_number(optarg, code == 'r' ? 65535 : 1ul << 31, &number))
-            return wrong(code == 'r' ? "--rank wants a rank, not " : "--last wants a number, not ",
-                         optarg);
-        *picked = true;
-        if (code == 'r')
-            options->rank = (int)number;
-        else
-            options->most = number;
-    }
-    return -1;
-}
+const struct tool tool = {.name = "sparring-trace",
+                          .rows = rows,
+                          .row_count = SPR_ARRAY_LEN(rows),
+                          .print_help = print_help,
+                          .complete = complete};
 
 int main(int argc, char **argv)
 {
     struct options options = {.rank = -1, .most = SIZE_MAX};
     struct trace_set set;
     char error[TRACE_TEXT_BYTES];
-    bool picked = false, made;
-    int code, command = 0;
+    int code;
 
     streams_open();
-    code = parse(argc, argv, &options, &picked);
-    if (code >= 0)
-        return streams_close("sparring-trace", code);
-    while (command < COMMANDS && optind < argc && strcmp(argv[optind], commands[command].name) != 0)
-        command++;
-    if (optind >= argc)
-        return wrong("what to do? verdict, dump or json", "");
-    if (command == COMMANDS)
-        return wrong("unknown command ", argv[optind]);
-    if (argc - optind != 2)
-        return wrong("one directory or file is wanted after ", commands[command].name);
-    if (picked && !commands[command].picks)
-        return wrong("--rank and --last are for dump, not for ", commands[command].name);
-    made = trace_set_read(&set, argv[optind + 1], error, sizeof error);
+    switch (command_line_parse(&options, argc, argv)) {
+    case OPTIONS_SHOWN:
+        return streams_close(tool.name, 0);
+    case OPTIONS_WRONG:
+        return 2;
+    default:
+        break;
+    }
+    bool made = trace_set_read(&set, options.path, error, sizeof error);
     if (*error)
         fprintf(stderr, "sparring-trace: %s\n", error);
     if (!made)
         return 1;
-    code = commands[command].run(&set, &options);
+    code = commands[options.command].run(&set, &options);
     trace_set_free(&set);
-    return streams_close("sparring-trace", code);
+    return streams_close(tool.name, code);
 }

@@ -7,7 +7,6 @@
  *   rank 0       MODEL=... to standard output, and with --write in place of the line in the file
  */
 #include <errno.h>
-#include <getopt.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -19,6 +18,7 @@
 #include <sparring/sparring.h>
 
 #include "base/util.h"
+#include "tools/command_line.h"
 #include "tools/first_rank.h"
 #include "tools/streams.h"
 
@@ -37,53 +37,43 @@ static void SPR_PRINTF(1, 2) complain(const char *format, ...)
     va_end(args);
 }
 
+static const char *take_write(struct options *options, const char *value)
+{
+    options->file = value;
+    return *value != '\0' ? NULL : "the name of a file";
+}
+
+static const struct option_row rows[] = {
+    {"write", 0, "FILE", take_write,
+     "also put the line into this file, in place of the one\nthat is there"},
+    {"help", 'h', NULL, NULL, "print this text"},
+    {"version", 'V', NULL, NULL, "print the version"},
+};
+
 static void print_help(void)
 {
     puts(
         "Usage: sparring-run -n RANKS -- sparring-tune [options]\n"
         "Measures links and CPUs, and prints the line of a configuration file by which algorithms\n"
-        "are chosen. Run it where and as the jobs will run, while nothing else does.\n"
-        "\n"
-        "      --write FILE  also put the line into this file, in place of the one that is there\n"
-        "  -h, --help        print this text\n"
-        "  -V, --version     print the version");
+        "are chosen. Run it where and as the jobs will run, while nothing else does.\n");
+    option_rows_print(rows, SPR_ARRAY_LEN(rows), 18);
 }
 
-/* -1: go on; otherwise the exit code. */
-static int parse(struct options *options, int argc, char **argv)
+static enum options_next complete(struct options *options, uint64_t used, int count, char **words)
 {
-    static const struct option longs[] = {{"write", required_argument, NULL, 'w'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {"version", no_argument, NULL, 'V'},
-                                          {NULL, 0, NULL, 0}};
-    int found;
-
-    opterr = 0;
-    while ((found = getopt_long(argc, argv, ":hV", longs, NULL)) != -1) {
-        if (found == 'w') {
-            options->file = optarg;
-        } else if (found == 'h' || found == 'V') {
-            if (first_rank() && found == 'h')
-                print_help();
-            else if (first_rank())
-                printf("sparring-tune %s\n", spr_version());
-            return 0;
-        } else {
-            if (first_rank())
-                complain(found == ':' ? "%s wants a value (see --help)"
-                                      : "unknown option %s (see --help)",
-                         argv[optind - 1]);
-            return 2;
-        }
-    }
-    if (optind < argc || (options->file && !*options->file)) {
-        if (first_rank())
-            complain("%s (see --help)",
-                     optind < argc ? "it takes options only" : "--write wants the name of a file");
-        return 2;
-    }
-    return -1;
+    (void)options;
+    (void)used;
+    return count == 0 ? OPTIONS_RUN : options_wrong("it takes options only, not '%s'", words[0]);
 }
+
+static bool is_silent(void) { return !first_rank(); }
+
+const struct tool tool = {.name = "sparring-tune",
+                          .rows = rows,
+                          .row_count = SPR_ARRAY_LEN(rows),
+                          .print_help = print_help,
+                          .complete = complete,
+                          .is_silent = is_silent};
 
 /* Is this the line of the model? As base/opt reads it: with SPARRING_ in front or without. */
 static bool is_model(const char *line)
@@ -195,9 +185,14 @@ int main(int argc, char **argv)
     int code;
 
     streams_open();
-    code = parse(&options, argc, argv);
-    if (code >= 0)
-        return streams_close("sparring-tune", code);
+    switch (command_line_parse(&options, argc, argv)) {
+    case OPTIONS_SHOWN:
+        return streams_close(tool.name, 0);
+    case OPTIONS_WRONG:
+        return 2;
+    default:
+        break;
+    }
     /* A line that is wrong, or of another version, is to be replaced. */
     status = setenv("SPARRING_MODEL", "", 1) ? SPR_ERR_NOMEM : spr_comm_create(NULL, &comm);
     if (status == SPR_OK)
@@ -212,5 +207,5 @@ int main(int argc, char **argv)
         code = tell(comm, &options);
     }
     spr_comm_destroy(comm);
-    return streams_close("sparring-tune", code);
+    return streams_close(tool.name, code);
 }
