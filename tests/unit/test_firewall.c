@@ -34,6 +34,18 @@ static void rules_are_read_as_they_work(void **state)
          "table inet filter {\n\tchain input {\n\t\ttype filter hook input priority filter; policy "
          "accept;\n\t\tudp dport 4791 drop\n\t}\n}\n",
          FINDING_PROBLEM},
+        {"nft that drops by policy, and has counted as many packets and more",
+         "table inet filter {\n\tchain input {\n\t\ttype filter hook input priority filter; policy "
+         "drop;\n\t\ttcp dport 22 counter packets 47910 bytes 24791 accept\n\t}\n}\n",
+         FINDING_ADVICE},
+        {"nft that lets the port of TCP pass",
+         "table inet filter {\n\tchain input {\n\t\ttype filter hook input priority filter; policy "
+         "drop;\n\t\ttcp dport 4791 accept\n\t}\n}\n",
+         FINDING_ADVICE},
+        {"nft that lets the port of both pass",
+         "table inet filter {\n\tchain input {\n\t\ttype filter hook input priority filter; policy "
+         "drop;\n\t\tmeta l4proto { tcp, udp } th dport 4791 accept\n\t}\n}\n",
+         FINDING_OK},
         {"nft that drops what is forwarded, as docker does",
          "table ip filter {\n\tchain DOCKER {\n\t}\n\tchain FORWARD {\n\t\ttype filter hook "
          "forward "

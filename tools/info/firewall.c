@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tools/info/firewall.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -13,6 +14,7 @@
 #include "tools/info/report.h"
 
 #define PORT 4791
+#define PORT_TEXT "4791"
 #define RULES_BYTES ((size_t)1 << 20)
 
 extern char **environ;
@@ -82,6 +84,20 @@ static bool has_word(const char *line, const char *word)
     return false;
 }
 
+/* Not the number of something else, and not a port of TCP alone. */
+static bool names_port(const char *line)
+{
+    const char *found = line;
+
+    while ((found = strstr(found, PORT_TEXT))) {
+        bool begins = found == line || !isdigit((unsigned char)found[-1]);
+        found += strlen(PORT_TEXT);
+        if (begins && !isdigit((unsigned char)*found))
+            return !has_word(line, "tcp") || has_word(line, "udp");
+    }
+    return false;
+}
+
 static bool says_drop(const char *line)
 {
     return has_word(line, "drop") || has_word(line, "reject") || has_word(line, "DROP") ||
@@ -115,7 +131,7 @@ static void read_line(struct rules *r, const char *line)
     } else if (!forward && r->chain == OTHER && line[0] != ':') {
         r->others_drop |= says_drop(line);
     }
-    if (strstr(line, "4791") && !r->named[0])
+    if (names_port(line) && !r->named[0])
         snprintf(r->named, sizeof r->named, "%s", line + strspn(line, " \t"));
 }
 
