@@ -9,6 +9,8 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "transport/tcp/rate.h"
+
 struct finding *doctor_add(struct findings *f, const char *check, enum finding_state state,
                            const char *format, ...)
 {
@@ -209,7 +211,7 @@ static void check_mtu(const struct report *r, struct findings *f)
                              (unsigned long long)at->mtu_bytes);
             doctor_remedy(one, "ip link set dev %s mtu 1500, and the same on every host and switch",
                           at->at.name);
-        } else if (at->mtu_bytes < 9000 && at->speed_mbit != INFO_NONE && at->speed_mbit >= 10000) {
+        } else if (at->mtu_bytes < 9000 && spr_tcp_link_mbit(at->at.name) >= 10000) {
             one = doctor_add(f, "mtu", FINDING_ADVICE, "%s runs at %llu Gb/s with an MTU of %llu",
                              at->at.name, (unsigned long long)at->speed_mbit / 1000,
                              (unsigned long long)at->mtu_bytes);
