@@ -78,6 +78,7 @@ class Hosts:
         self.keepers = []
         self.process = None
         self.jobs = 0
+        self.open = set()  # jobs that are not closed
         self.congestion = None
 
     def __enter__(self):
@@ -141,7 +142,7 @@ class Hosts:
             job.close()
 
     def sweep(self):
-        """Kills what runs inside the hosts, besides the keepers."""
+        """Kills what runs inside the hosts, besides the keepers and the open jobs."""
         def namespace(pid):
             try:
                 return os.readlink(f"/proc/{pid}/ns/net")
@@ -149,7 +150,7 @@ class Hosts:
                 return None
 
         inside = {namespace(pid) for pid in self.keepers} - {None}
-        keep = set(self.keepers)
+        keep = set(self.keepers).union(*(job.pids() for job in self.open))
         for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
             parent = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[1:2]
             if namespace(pid) in inside and pid not in keep and int(parent[0]) not in keep:
@@ -172,6 +173,7 @@ class Job:
     def __init__(self, hosts, tasks):
         hosts.jobs += 1
         self.hosts = hosts
+        self.hosts.open.add(self)
         self.base = os.path.join(hosts.folder, f"job{hosts.jobs}")
         self.processes = []
         self.taken = 0  # lines of the output that were handed out
@@ -189,6 +191,10 @@ class Job:
             self.processes.append(subprocess.Popen(
                 self.hosts.enter(task.host) + task.argv, env=os.environ | task.environment,
                 stdin=subprocess.PIPE, stdout=output, stderr=error, start_new_session=True))
+
+    def pids(self):
+        """Those of its processes."""
+        return [process.pid for process in self.processes]
 
     def failure(self):
         """What the first process that failed said last."""
@@ -240,6 +246,7 @@ class Job:
 
     def close(self):
         """Ends what is left."""
+        self.hosts.open.discard(self)
         for process in self.processes:
             with contextlib.suppress(OSError):
                 process.stdin.close()

@@ -277,6 +277,30 @@ if ! "$top_builddir/tools/sparring-run" -n 2 --emulate 1gbit -- true 2>/dev/null
     exit "$failed"
 fi
 
+# A job that is closed early takes its orphans with it, and nothing of another one.
+launcher=$(realpath "$top_builddir")/tools/sparring-run
+python3 -B - "$top_srcdir/bench" "$launcher" >"$folder/out" 2>"$folder/err" <<'END' || fail "jobs"
+import os, sys, tempfile, time
+sys.path.insert(0, sys.argv[1])
+from hosts import Hosts, Job, Task
+
+with tempfile.TemporaryDirectory() as folder, Hosts(sys.argv[2], 2, "1gbit", folder) as hosts:
+    stays = Job(hosts, [Task(1, ["cat"])])
+    late = Job(hosts, [Task(1, ["sh", "-c", "setsid sleep 1000 & echo $!; wait"])])
+    orphan = int(late.line(20))
+    while os.getsid(orphan) != orphan:
+        time.sleep(0.01)
+    late.close()
+    stays.send("still here")
+    assert stays.line(20) == "still here\n"
+    stays.close()
+    for _ in range(1000):
+        if not os.path.exists(f"/proc/{orphan}"):
+            break
+        time.sleep(0.01)
+    assert not os.path.exists(f"/proc/{orphan}")
+END
+
 run "${small[@]}" --only dense-ring-epoll,sparse-1,compressed,local-shm,gloo,openmpi-ring
 expect_code 0
 for row in gloo openmpi-ring; do # with the processor time, or with what is missing
