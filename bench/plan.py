@@ -17,7 +17,15 @@ from hosts import Failed
 from peers import OPENMPI_ALGORITHMS, Gloo, Link, OpenMPI, Sample, Sparring, Work
 
 
-MEDIANS = ("p50", "cpu", "ratio", "over_bound", "overlap", "gain")
+MEDIANS = ("p50", "sent", "received", "relerr", "cpu", "ratio", "bound", "over_bound", "overlap",
+           "gain", "byte_us", "pass_us")
+
+
+def medians_of(figures, names):
+    """Of dictionaries, by name, what is not known in any of them left out."""
+    values = {name: [some[name] for some in figures if some.get(name) is not None]
+              for name in names}
+    return {name: statistics.median(some) for name, some in values.items() if some}
 
 
 @dataclasses.dataclass
@@ -56,8 +64,10 @@ class Row:
     def sample(self):
         """All rounds together: medians of what they say, the least and the most time of all."""
         last = self.samples[-1]
-        medians = {name: statistics.median(getattr(sample, name) for sample in self.samples)
-                   for name in MEDIANS if getattr(last, name) is not None}
+        medians = medians_of([vars(sample) for sample in self.samples], MEDIANS)
+        phases = [sample.phases for sample in self.samples if sample.phases]
+        if phases:
+            medians["phases"] = medians_of(phases, phases[-1])
         return dataclasses.replace(
             last,
             least=min(sample.least for sample in self.samples),

@@ -178,6 +178,17 @@ report.print_rows(more[-3:-2], "made up", 1, "us")
 # Of several rounds the medians count.
 more[-3].samples += [Sample(3, 3, 3, 1, overlap=0.5), Sample(2, 2, 2, 1, overlap=0.7)]
 assert (more[-3].sample.p50, more[-3].sample.overlap) == (2, 0.7)
+def bounded(*rounds):
+    made = given("bounded-1", "network", 1)
+    made.samples = [Sample(us, us, us, 1, phases={"select": select, "merge": 1}, sent=select, relerr=select / 10)
+                    for us, select in rounds]
+    return made
+
+made = bounded((9, 4), (8, 8), (60, 25)) # 5, 0 and 35 without selection
+assert [made.sample.phases, made.sample.sent, made.sample.relerr] == [{"select": 8, "merge": 1}, 8, 0.8]
+unselected = lambda made: report.goals([rows[0], made], [])[18]["reached"]
+assert unselected(made) == 40, unselected(made)
+assert unselected(bounded((9, 4), (8, 8), (7, 8))) is None
 
 # Every second round goes backwards, so that drift hits both of a pair.
 names = [[row.name for row in plan.in_turn(rows[:5], number)] for number in range(3)]
