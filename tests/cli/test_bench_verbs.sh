@@ -52,6 +52,14 @@ for hanging, said in ("sleep 100", "sh took too long to start"), ("echo go >&2; 
     assert turns.measure(types.SimpleNamespace(limit=60))[1] == 7 and time.monotonic() - begin < 30
 assert measure(20, "echo no >&2; exit 3", working(5))[1] == ["sh: no", 5]
 
+# A wrong result is told as such, though sparring-perf fails after one.
+class Wrong(verbs.Sparring):
+    def command(self, options):
+        return ["sh", "-c", "echo 'size(B)' >&2; echo '{\"rows\": [{\"wrong\": 7}]}'; exit 1"], {}
+
+value, = verbs.Turns(Wrong(2, [])).measure(types.SimpleNamespace(limit=20))
+assert str(value) == "7 wrong elements", value
+
 # Turns grow with what is measured.
 turns, values = measure(20, working(50000), working(20000))
 assert values == [50000, 20000] and turns.turn_s == 5 * 0.05, turns.turn_s

@@ -437,6 +437,35 @@ run "${gloo[@]}" --timeout 20
 expect_code 1
 expect out '^  gloo .*WRONG: [0-9]+ elements'
 
+# Sparring itself lies by one algorithm, and fails for that: it is told, and so are the others.
+mkdir -p "$folder/lying/tools"
+printf '#!/bin/sh\nexec "%s" "$@"\n' "$launcher" >"$folder/lying/tools/sparring-run"
+cat >"$folder/lying/tools/sparring-perf" <<END
+#!/bin/bash
+$(realpath "$top_builddir")/tools/sparring-perf "\$@" || exit
+[ "\${SPARRING_RANK-1}" = 0 ] || exit 0
+exec python3 - "\$@" <<'EOF'
+import json, sys
+path = sys.argv[sys.argv.index("--json") + 1]
+with open(path, encoding="utf-8") as file:
+    data = json.load(file)
+lies = [row for row in data["rows"] if row["algorithm"] == "ring"]
+for row in lies:
+    row["wrong"] = 3
+with open(path, "w", encoding="utf-8") as file:
+    json.dump(data, file)
+sys.exit(bool(lies))
+EOF
+END
+chmod +x "$folder"/lying/tools/*
+run "${small[@]}" --only dense-ring-epoll,dense-direct-epoll,sweep --cells 2/1gbit/16K --densities 1% \
+    --build "$folder/lying"
+expect_code 1
+expect out '^  dense-ring-epoll .*WRONG: 3 elements'
+expect out '^  dense-direct-epoll .* 0  Sparring'
+expect out '^  sparse +2x1 1gbit 16 KiB +1% +[a-z]+ +[0-9.]+ '
+expect out '^# sparse 2x1 1gbit 16 KiB, 1%: WRONG: 3 elements$'
+
 # Asked to end: what was measured until then is there.
 "${tool[@]}" --hosts 2 --elements 5000 --only dense,sweep --cells 2/1gbit/16M --json "$folder/json" \
     >"$folder/out" 2>"$folder/err" </dev/null &
