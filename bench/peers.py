@@ -158,7 +158,7 @@ class Gloo:
 
 class OpenMPI:
     """One algorithm of its component `tuned`, or the best of several: the first measurement tries
-    each of them, later ones take the fastest."""
+    each of them, later ones take the fastest. A wrong result of any is one of the row."""
 
     kind = "openmpi"
 
@@ -167,6 +167,7 @@ class OpenMPI:
         self.work = work
         self.algorithms = algorithms
         self.btl = btl
+        self.others = ""  # what became of algorithms that failed or were wrong
 
     def command(self, algorithm):
         """The words of mpirun."""
@@ -209,21 +210,26 @@ class OpenMPI:
     def measure(self):
         """One measurement, the first time of every algorithm."""
         if len(self.algorithms) == 1:
-            return self.measure_one(self.algorithms[0])
+            sample = self.measure_one(self.algorithms[0])
+            sample.detail += self.others
+            return sample
         samples, failures = {}, []
         for algorithm in self.algorithms:
             try:
-                sample = self.measure_one(algorithm)
-                if sample.wrong == 0:
-                    samples[algorithm] = sample
+                samples[algorithm] = self.measure_one(algorithm)
             except Failed as failure:
                 failures.append(failure)
+                self.others += f"; {OPENMPI_ALGORITHMS[algorithm]}: {failure}"
         if not samples:
-            raise failures[0] if failures else Failed("wrong results")
+            raise failures[0]
         # The least: of a few iterations on a busy machine, the median says more of the machine.
-        best = min(samples, key=lambda algorithm: samples[algorithm].least)
+        best = min(samples, key=lambda a: (samples[a].wrong > 0, samples[a].least))
+        for algorithm, sample in samples.items():
+            if algorithm != best and sample.wrong:
+                self.others += f"; {OPENMPI_ALGORITHMS[algorithm]}: {sample.wrong} wrong"
         self.algorithms = [best]
-        return samples[best]
+        return dataclasses.replace(samples[best], detail=samples[best].detail + self.others,
+                                   wrong=sum(sample.wrong for sample in samples.values()))
 
     def close(self):
         """Nothing runs between measurements."""

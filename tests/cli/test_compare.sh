@@ -109,7 +109,7 @@ END
 python3 -B - "$top_srcdir/bench" >"$folder/out" 2>"$folder/err" <<'END' || fail "the report"
 import sys, types
 sys.path.insert(0, sys.argv[1])
-import findings, plan, report
+import findings, peers, plan, report
 from peers import Sample
 
 def row(name, part, kind, times, wrong=0):
@@ -189,6 +189,24 @@ assert [made.sample.phases, made.sample.sent, made.sample.relerr] == [{"select":
 unselected = lambda made: report.goals([rows[0], made], [])[18]["reached"]
 assert unselected(made) == 40, unselected(made)
 assert unselected(bounded((9, 4), (8, 8), (7, 8))) is None
+
+# What an algorithm of the best of Open MPI's did is told with it; a wrong result is one of the row.
+class Tried(peers.OpenMPI):
+    def measure_one(self, algorithm):
+        what = given_results[algorithm]
+        if isinstance(what, str):
+            raise peers.Failed(what)
+        return Sample(9, what[0], 9, 1, wrong=what[1], detail=peers.OPENMPI_ALGORITHMS[algorithm])
+
+given_results = {0: (5, 0), 1: (2, 3), 4: "no answer within 60 s", 6: (4, 0)}
+tried = Tried(None, None, list(given_results))
+for wrong in 3, 0:
+    sample = tried.measure()
+    assert sample.detail == "rabenseifner; ring: no answer within 60 s; linear: 3 wrong", sample.detail
+    assert (sample.wrong, sample.least) == (wrong, 4)
+given_results = {1: (2, 3), 4: "too slow"}
+sample = Tried(None, None, list(given_results)).measure()
+assert (sample.wrong, sample.detail) == (3, "linear; ring: too slow")
 
 # Every second round goes backwards, so that drift hits both of a pair.
 names = [[row.name for row in plan.in_turn(rows[:5], number)] for number in range(3)]
