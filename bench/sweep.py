@@ -48,6 +48,10 @@ def iterations_of(seconds, quick):
     return max(FEWEST, min(MOST, int(POINT_S[quick] / max(seconds, 1e-9))))
 
 
+class TrainingFailed(Failed):
+    """A program of ours that was there did not do its part."""
+
+
 class Sweep:
     """Its points, and what was left out and why."""
 
@@ -184,7 +188,8 @@ class Sweep:
                         record(options, self.tools, folder)
                     self.plan_trace(options.trace or folder)
                 except (Failed, OSError) as failure:
-                    self.left_out.append({"cell": "trace", "why": str(failure)})
+                    self.left_out.append({"cell": "trace", "why": str(failure),
+                                          "failed": isinstance(failure, TrainingFailed)})
                     plan.progress(f"trace: {failure}")
             if options.wants("sweep"):
                 self.plan_cells()
@@ -248,7 +253,7 @@ def record(options, tools, folder):
         done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, text=True, timeout=300, check=False)
     except subprocess.TimeoutExpired as error:
-        raise Failed("train_digits: no end within 300 s") from error
+        raise TrainingFailed("train_digits: no end within 300 s") from error
     if done.returncode != 0:
-        last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-        raise Failed(f"train_digits: {last[0]}")
+        said = [line for line in done.stderr.splitlines() if line.startswith("train_digits:")]
+        raise TrainingFailed(said[-1] if said else f"train_digits: exit code {done.returncode}")

@@ -484,6 +484,15 @@ expect out '^  dense-direct-epoll .* 0  Sparring'
 expect out '^  sparse +2x1 1gbit 16 KiB +1% +[a-z]+ +[0-9.]+ '
 expect out '^# sparse 2x1 1gbit 16 KiB, 1%: WRONG: 3 elements$'
 
+# What fails to train did fail, with what it said itself.
+mkdir "$folder/lying/examples"
+printf '#!/bin/sh\necho "train_digits: rank 1: the reason" >&2\necho more >&2\nexit 1\n' \
+    >"$folder/lying/examples/train_digits"
+chmod +x "$folder/lying/examples/train_digits"
+run "${small[@]}" --only trace --build "$folder/lying"
+expect_code 1
+expect out '^# trace: train_digits: rank 1: the reason$'
+
 # Asked to end: what was measured until then is there.
 "${tool[@]}" --hosts 2 --elements 5000 --only dense,sweep --cells 2/1gbit/16M --json "$folder/json" \
     >"$folder/out" 2>"$folder/err" </dev/null &
