@@ -150,6 +150,11 @@ def chosen_well(points, model_alone=False):
     return good, count
 
 
+def with_choice(points):
+    """Those where auto was to have algorithms by name beside it."""
+    return [point for point in points if len(point["algorithms"]) > 1]
+
+
 def repeated_well(points):
     """(how often the algorithm that auto took, and the same by name, were within 10 % of each
     other, of how many): no choice can be known to be right more often than that."""

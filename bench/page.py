@@ -45,15 +45,16 @@ def table(heads, rows, words=1):
             + "\n".join(body) + "</tbody></table></div>")
 
 
-def goal_table(goals):
+def goal_parts(data):
     """Reached against wanted."""
     answers = {True: ("good", "yes"), False: ("bad", "no"), None: ("", "?")}
-    return table(["reached", "value", "wanted", "what"], [
+    yield from (f'<p class="note">{e(line)}</p>' for line in report.caveats(data))
+    yield table(["reached", "value", "wanted", "what"], [
         (answers[goal["yes"]][0],
          [answers[goal["yes"]][1],
           "-" if goal["reached"] is None else f"{goal['reached']:.3f}",
           f"{goal['relation']} {goal['wanted']}", f"{goal['goal']} ({goal['detail']})"])
-        for goal in goals])
+        for goal in data["goals"]])
 
 
 def row_table(rows, unit_us, unit):
@@ -189,7 +190,7 @@ def html(data):
            f"<h1>{e(title)}</h1>"]
     out += [f'<p class="note">{e(line)}</p>' for line in about]
     out += [f'<p class="note">Command: {e(" ".join(data["command"]))}</p>',
-            "<h2>Reached against wanted</h2>", goal_table(data["goals"])]
+            "<h2>Reached against wanted</h2>", *goal_parts(data)]
     for part, heading, unit_us, unit in report.heads(data):
         some = [row for row in rows if row.part == part]
         if some:

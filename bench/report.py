@@ -5,10 +5,12 @@ import json
 import re
 
 import plan
+from findings import split
 from goals import GOAL_ELEMENTS, GOAL_HOSTS, GOAL_RATE, best, goals
 from sweep_tables import print_sweep
 
 SCHEMAS = (1, 2)
+PARTLY = ("quick", "only", "cells", "densities", "trace")  # options that change what is judged
 PHASES = ("select", "encode", "reduce_scatter", "merge", "allgather", "decode")
 
 
@@ -86,11 +88,26 @@ def print_phases(rows):
             for name in PHASES))
 
 
+def caveats(data):
+    """Why the goals may not say what they mean."""
+    if (data["hosts"], data["rate"], data["elements"]) != (GOAL_HOSTS, GOAL_RATE, GOAL_ELEMENTS):
+        yield f"wanted is meant for {GOAL_HOSTS} hosts, {GOAL_RATE}, {GOAL_ELEMENTS} elements"
+    if data.get("partly"):
+        yield "wanted is meant for everything; this run had " + " ".join(data["partly"])
+    if data.get("stopped"):
+        yield "wanted is meant for everything; this run was stopped"
+    points = (data.get("sweep") or {}).get("points", [])
+    count = sum(split(point)[0] is not None for point in points)
+    if count < len(points):
+        yield (f"of {len(points)} planned points of trace and sweep {count} have a right result of "
+               "the library's choice; the others are not judged")
+
+
 def print_goals(data):
     """Reached against wanted."""
     print("#\n# Reached against wanted")
-    if (data["hosts"], data["rate"], data["elements"]) != (GOAL_HOSTS, GOAL_RATE, GOAL_ELEMENTS):
-        print(f"# (wanted is meant for {GOAL_HOSTS} hosts, {GOAL_RATE}, {GOAL_ELEMENTS} elements)")
+    for line in caveats(data):
+        print(f"# ({line})")
     for goal in data["goals"]:
         answer = {True: "yes", False: "NO", None: "?"}[goal["yes"]]
         value = "-" if goal["reached"] is None else f"{goal['reached']:.3f}"
@@ -149,6 +166,7 @@ def as_data(rows, sweep, options, about, command):
     return {
         "schema": SCHEMAS[-1], "command": command, "hosts": options.hosts, "rate": options.rate,
         "elements": options.elements, **about,
+        "partly": [f"--{name}" for name in PARTLY if getattr(options, name)],
         "rows": [{"name": row.name, "title": row.title, "part": row.part, "kind": row.kind,
                   "error": row.error, "wrong": row.wrong,
                   "result_us": plain(row.sample) if row.samples else None,

@@ -32,6 +32,7 @@ run "${small[@]}" --only gloo,openmpi-ring --python /nonexistent/python3 --mpiru
 expect_code 0
 expect out '^  gloo .*/nonexistent/python3: No such file.*tools/setup --bench$'
 expect out '^  openmpi-ring .*tools/setup --bench$'
+expect out '^# .wanted is meant for everything; this run had --quick --only.$'
 python3 -c 'import json, sys
 data = json.load(open(sys.argv[1]))
 assert data["schema"] == 2 and data["sweep"] is None
@@ -130,8 +131,9 @@ def point(density, auto, taken, dense, **named):
         return {"collective": collective, "algorithm": algorithm, "time_us": {"p50": measured}, "sent_bytes": 2e6,
                 "link_sent_bytes": 100000, "entries": 8000, "union_entries": 8000, "predicted_us": predicted, **more}
     return {"kind": "sparse", "hosts": 8, "ranks_per_host": 1, "rate": "1gbit", "elements": 25557032,
-            "density": density, "rows": [one("auto", us=auto, taken=taken), one("auto", "allreduce", dense),
-                                         *(one(name, us=us) for name, us in named.items())]}
+            "density": density, "algorithms": ["auto", *named],
+            "rows": [one("auto", us=auto, taken=taken), one("auto", "allreduce", dense),
+                     *(one(name, us=us) for name, us in named.items())]}
 
 # 100,000 bytes take 800 us: the link is the limit of what takes less than 1600.
 points = [point(0.01, 110, "ring", 220, ring=(100, 118), direct=(100, 125), tree=(3000, 4000)),
@@ -141,6 +143,8 @@ assert answers[:11] == [(True, 1.01), (None, None), (None, None), (None, None), 
                         (False, 1.2), (None, None), (None, None), (None, None)], answers
 assert answers[11][0] is False and answers[11][1] > 1.2 and answers[12] == (False, 1.05), answers
 assert answers[13:16] == [(False, 0.5), (False, 0.5), (False, 0.8)], answers
+failed = [{**points[0], "rows": []}, {**points[0], "algorithms": ["auto"], "rows": []}]
+assert report.goals([], points + failed)[13]["detail"] == "1 of 2 points, of 3 planned"
 assert all(yes is None for yes, _ in answers[16:])
 assert all(goal["yes"] is None for goal in report.goals([], []))
 # `auto` took 110 where `ring` had 118, and 105 where it had 1200.
@@ -255,13 +259,16 @@ slow["rows"][1] = row("gloo", "gloo", 1200, 1210)
 slow["sweep"]["points"][0] = sparse(0.01, 3, 1, 4)
 slow["sweep"]["points"].pop()
 slow["kernel"] = "7"
+less = copy.deepcopy(old)
+less["partly"] = ["--cells"]
+less["sweep"]["points"][0]["rows"][0]["wrong"] = 1
 first = copy.deepcopy(old) # as schema 1 was
 first["schema"] = 1
 del first["sweep"]
 for some in first["rows"]:
     for sample in some["rounds_us"]:
         del sample["cpu"]
-for name, data in ("old", old), ("noise", noise), ("slow", slow), ("first", first):
+for name, data in ("old", old), ("noise", noise), ("slow", slow), ("less", less), ("first", first):
     with open(f"{sys.argv[1]}/{name}.json", "w", encoding="utf-8") as file:
         json.dump(data, file)
 END
@@ -274,6 +281,14 @@ expect out '^  sparse: auto over the best by name: median 1\.00, worst 2\.00 .*1
 expect out '^# 8x1/100mbit/400000000: too slow$'
 expect out '^# dense 4x2 .* left out: tree would take 6.5 s, no memory for doubling, flat is not for this$'
 page "$folder/html" 5
+! grep -q 'wanted is meant for everything' "$folder/out" "$folder/html" || fail "all was measured"
+run --from "$folder/less.json" --html "$folder/html"
+expect_code 1
+for file in out html; do # what the goals do not say is beside them
+    expect "$file" '[>(]wanted is meant for everything; this run had --cells[)<]'
+    expect "$file" 'of 3 planned points of trace and sweep 2 have a right result '
+done
+page "$folder/html" 1
 run --from "$folder/noise.json" --compare "$folder/old.json"
 expect_code 0
 expect out '0 of Sparring.s slower; .*: 1\.00$'
