@@ -21,7 +21,8 @@ refused 2 'dense' dense
 refused 2 '--cells: 2 to 64 hosts' --cells 1/1gbit/4K
 refused 2 '--cells: a cell such as' --cells 2/1gbit
 refused 2 '--densities: a density such as' --densities 1%,0
-refused 2 '--from measures nothing' --from old.json --quick
+refused 2 '--from measures nothing: --quick has' --from old.json --quick
+refused 2 '--from measures nothing: --hosts, --cells has' --from old.json --cells 2/1gbit/4K --hosts 2
 refused 2 'cannot both' --json - --html -
 
 small=(--quick --hosts 2 --elements 5000)
