@@ -199,9 +199,6 @@ static void complete(digits_options *options)
         options->epochs = options->quick ? 2 : 10;
     if (options->steps_per_epoch == 0)
         options->steps_per_epoch = options->quick ? 20 : 60;
-    if (options->dump_steps == 0)
-        for (uint64_t e = 1; e <= options->epochs && e <= DUMP_STEPS_MAX; e++)
-            options->dump_step[options->dump_steps++] = e * options->steps_per_epoch - 1;
     parse_methods(options, options->method_list);
     for (size_t i = 0; i < options->codecs; i++)
         add_method(options, options->codec[i], strlen(options->codec[i]));
@@ -217,6 +214,13 @@ static void check_together(const digits_options *options)
         usage_error("more than %llu images per rank", (unsigned long long)longest);
     if (options->momentum >= 1)
         usage_error("--momentum: must be below 1");
+    if (options->dump_steps > 0 && !options->dump)
+        usage_error("--dump-steps needs --dump-gradients");
+    for (size_t i = 0; i < options->dump_steps; i++)
+        if (options->dump_step[i] >= options->epochs * options->steps_per_epoch)
+            usage_error("--dump-steps: no step %llu, the last one is %llu",
+                        (unsigned long long)options->dump_step[i],
+                        (unsigned long long)(options->epochs * options->steps_per_epoch - 1));
     for (size_t i = 0; i < options->methods; i++)
         if (digits_options_find(options, options->method[i]) != i)
             usage_error("method '%s' is there twice", options->method[i]);
@@ -263,7 +267,11 @@ void digits_options_free(digits_options *options)
 
 bool digits_options_dumps(const digits_options *options, uint64_t step)
 {
-    for (size_t i = 0; options->dump && i < options->dump_steps; i++)
+    if (!options->dump)
+        return false;
+    if (options->dump_steps == 0)
+        return (step + 1) % options->steps_per_epoch == 0;
+    for (size_t i = 0; i < options->dump_steps; i++)
         if (options->dump_step[i] == step)
             return true;
     return false;

@@ -24,8 +24,8 @@ typedef struct digits_options {
     size_t codecs;
     const char *dump; /* directory for gradients; NULL: none */
     uint64_t dump_step[DUMP_STEPS_MAX];
-    size_t dump_steps;
-    const char *json; /* file for the results, "-" standard output; NULL: none */
+    size_t dump_steps; /* 0: the last step of each epoch */
+    const char *json;  /* file for the results, "-" standard output; NULL: none */
     bool quick, check, quality;
 } digits_options;
 

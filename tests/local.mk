@@ -341,7 +341,8 @@ test_programs += tests/cli/test_sparring_perf_elastic
 tests_cli_test_sparring_perf_elastic_SOURCES = tests/cli/test_sparring_perf_elastic.c $(perf_line)
 tests_cli_test_sparring_perf_elastic_LDADD = $(CMOCKA_LIBS)
 test_scripts += tests/cli/test_acceptance.sh tests/cli/test_bench_verbs.sh tests/cli/test_compare.sh \
-	tests/cli/test_sparring_codec.sh tests/cli/test_sparring_sim.sh tests/cli/test_sparring_tune.sh
+	tests/cli/test_sparring_codec.sh tests/cli/test_sparring_sim.sh tests/cli/test_sparring_tune.sh \
+	tests/cli/test_train_digits.sh
 test_scripts += tests/multi/test_lanes.sh
 EXTRA_DIST += tests/cli/tool.sh
 

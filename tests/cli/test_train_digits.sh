@@ -1,0 +1,30 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# examples/train_digits as its users see it: options, and the gradients that it writes.
+# shellcheck source=tests/cli/tool.sh
+. "$(dirname "$0")/tool.sh"
+tool=("$top_builddir/examples/train_digits")
+if [ ! -x "${tool[0]}" ]; then
+    echo "skipped: no examples/train_digits, which needs OpenBLAS"
+    exit 77
+fi
+# Two images of noise, for training and for the test alike.
+python3 - "$folder" <<'END'
+import struct, sys
+for name in "train", "t10k":
+    with open(f"{sys.argv[1]}/{name}-images-idx3-ubyte", "wb") as file:
+        file.write(struct.pack(">4I", 2051, 2, 28, 28) + bytes(i * i % 251 for i in range(2 * 28 * 28)))
+    with open(f"{sys.argv[1]}/{name}-labels-idx1-ubyte", "wb") as file:
+        file.write(struct.pack(">2I", 2049, 2) + bytes([3, 7]))
+END
+small=(--mnist "$folder" --batch 2 --epochs 2 --steps-per-epoch 4)
+
+refused 2 '--dump-steps needs --dump-gradients' "${small[@]}" --dump-steps 0
+refused 2 '--dump-steps: no step 8, the last one is 7' "${small[@]}" --dump-gradients "$folder" --dump-steps 0,8
+
+# Without --dump-steps the last step of each epoch is written.
+run "${small[@]}" --method dense --dump-gradients "$folder/trace"
+expect_code 0
+[ "$(cd "$folder/trace" && echo *)" = "step3.rank0.f32 step7.rank0.f32" ] || fail "which steps were written"
+
+exit "$failed"
