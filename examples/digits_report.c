@@ -2,6 +2,7 @@
 #include "digits_report.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -93,11 +94,15 @@ static void print_row(FILE *file, const char *method, const digits_result *r)
 {
     fputs("\n  {\"method\":", file);
     print_string(file, method);
+    if (isfinite(r->loss))
+        fprintf(file, ",\"loss\":%.9g", r->loss);
+    else
+        fputs(",\"loss\":null", file); /* it has diverged */
     fprintf(file,
-            ",\"loss\":%.9g,\"accuracy\":%.9g,\"step_ms\":%.9g,\"compute_ms\":%.9g,"
+            ",\"accuracy\":%.9g,\"step_ms\":%.9g,\"compute_ms\":%.9g,"
             "\"compress_ms\":%.9g,\"communicate_ms\":%.9g,\"sent_bytes\":%.0f}",
-            r->loss, r->accuracy, digits_result_step_ms(r), r->compute_ms, r->compress_ms,
-            r->communicate_ms, r->sent_bytes);
+            r->accuracy, digits_result_step_ms(r), r->compute_ms, r->compress_ms, r->communicate_ms,
+            r->sent_bytes);
 }
 
 int digits_report_json(const char *path, const digits_run *run, char *const *method,

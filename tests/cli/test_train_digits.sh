@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# examples/train_digits as its users see it: options, and the gradients that it writes.
+# examples/train_digits as its users see it: options, the gradients that it writes, and JSON.
 # shellcheck source=tests/cli/tool.sh
 . "$(dirname "$0")/tool.sh"
 tool=("$top_builddir/examples/train_digits")
@@ -22,9 +22,14 @@ small=(--mnist "$folder" --batch 2 --epochs 2 --steps-per-epoch 4)
 refused 2 '--dump-steps needs --dump-gradients' "${small[@]}" --dump-steps 0
 refused 2 '--dump-steps: no step 8, the last one is 7' "${small[@]}" --dump-gradients "$folder" --dump-steps 0,8
 
-# Without --dump-steps the last step of each epoch is written.
-run "${small[@]}" --method dense --dump-gradients "$folder/trace"
+# Without --dump-steps the last step of each epoch is written. A loss that is no number is none in JSON, either.
+run "${small[@]}" --method dense --lr 900000 --dump-gradients "$folder/trace" --json "$folder/json"
 expect_code 0
+expect out '^ +dense +2 +-?nan '
 [ "$(cd "$folder/trace" && echo *)" = "step3.rank0.f32 step7.rank0.f32" ] || fail "which steps were written"
+python3 -c 'import json, sys
+with open(sys.argv[1]) as file:
+    row, = json.load(file, parse_constant=sys.exit)["rows"]
+assert row["loss"] is None, row' "$folder/json" || fail "the JSON of a training that diverged"
 
 exit "$failed"
