@@ -72,6 +72,11 @@ void digits_report_table(const digits_run *run, char *const *method, const digit
            "# loss: last epoch; MB/step: sent by one rank, headers included; "
            "speed-up: dense step / step.\n",
            run->ranks, run->ranks == 1 ? "" : "s", run->steps);
+    for (size_t i = 0; i < methods; i++)
+        if (strchr(method[i], ';'))
+            printf("# %s: %.1f ms of a step, and their bytes, are trials that choose, once per "
+                   "epoch.\n",
+                   method[i], result[i].choose_ms);
     if (run->quick)
         puts("# --quick: times and bytes count; compressed training needs more steps to catch up.");
     fflush(stdout);
@@ -100,9 +105,9 @@ static void print_row(FILE *file, const char *method, const digits_result *r)
         fputs(",\"loss\":null", file); /* it has diverged */
     fprintf(file,
             ",\"accuracy\":%.9g,\"step_ms\":%.9g,\"compute_ms\":%.9g,"
-            "\"compress_ms\":%.9g,\"communicate_ms\":%.9g,\"sent_bytes\":%.0f}",
+            "\"compress_ms\":%.9g,\"communicate_ms\":%.9g,\"choose_ms\":%.9g,\"sent_bytes\":%.0f}",
             r->accuracy, digits_result_step_ms(r), r->compute_ms, r->compress_ms, r->communicate_ms,
-            r->sent_bytes);
+            r->choose_ms, r->sent_bytes);
 }
 
 int digits_report_json(const char *path, const digits_run *run, char *const *method,

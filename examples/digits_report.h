@@ -13,6 +13,7 @@ typedef struct digits_result {
     double loss;                                    /* mean over the steps of the (last) epoch */
     double accuracy;                                /* on the test images at its end, 0..1 */
     double compute_ms, compress_ms, communicate_ms; /* of one step */
+    double choose_ms;                               /* of the latter two: trials of codecs */
     double sent_bytes;                              /* by one rank in one step, headers included */
 } digits_result;
 

@@ -243,11 +243,12 @@ static void train_step(trainer *t, digits_method *method, uint64_t step, bool du
     double computed = now_ms();
     if (dump)
         dump_gradient(t, step);
-    if (step % t->options->steps_per_epoch == 0)
-        require(t, digits_method_choose(method, t->comm, t->gradient), "choose a codec");
 
     spr_stats before = statistics(t);
     double call = now_ms();
+    if (step % t->options->steps_per_epoch == 0)
+        require(t, digits_method_choose(method, t->comm, t->gradient), "choose a codec");
+    double chosen = now_ms();
     average_gradient(t, method->codec);
     double averaged = now_ms();
     spr_stats after = statistics(t);
@@ -262,6 +263,7 @@ static void train_step(trainer *t, digits_method *method, uint64_t step, bool du
     sum->compute_ms += computed - start + end - update_start;
     sum->compress_ms += compress;
     sum->communicate_ms += averaged - call - compress;
+    sum->choose_ms += chosen - call;
     sum->sent_bytes += (double)(after.sent_bytes - before.sent_bytes);
 }
 
@@ -276,6 +278,7 @@ static digits_result finish_epoch(trainer *t, digits_result sum, uint64_t steps)
         .compute_ms = sum.compute_ms * scale,
         .compress_ms = sum.compress_ms * scale,
         .communicate_ms = sum.communicate_ms * scale,
+        .choose_ms = sum.choose_ms * scale,
         .sent_bytes = sum.sent_bytes * scale,
     };
     size_t numbers = sizeof(mean) / sizeof(double);
@@ -324,6 +327,7 @@ static digits_result train_by(trainer *t, const char *text, bool dump)
         whole.compute_ms += mean.compute_ms / (double)o->epochs;
         whole.compress_ms += mean.compress_ms / (double)o->epochs;
         whole.communicate_ms += mean.communicate_ms / (double)o->epochs;
+        whole.choose_ms += mean.choose_ms / (double)o->epochs;
         whole.sent_bytes += mean.sent_bytes / (double)o->epochs;
     }
     check_identical(t);

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# examples/train_digits as its users see it: options, the gradients that it writes, and JSON.
+# examples/train_digits as its users see it: options, the gradients that it writes, JSON, and what choosing costs.
 # shellcheck source=tests/cli/tool.sh
 . "$(dirname "$0")/tool.sh"
 tool=("$top_builddir/examples/train_digits")
@@ -31,5 +31,16 @@ python3 -c 'import json, sys
 with open(sys.argv[1]) as file:
     row, = json.load(file, parse_constant=sys.exit)["rows"]
 assert row["loss"] is None, row' "$folder/json" || fail "the JSON of a training that diverged"
+
+# Trials of codecs are in the times, and told.
+run "${small[@]}" --method 'dense,topk:ratio=1%;int8' --json "$folder/json"
+expect_code 0
+expect out '^# topk:ratio=1%;int8: [0-9.]+ ms of a step, and their bytes, are trials that choose, once per epoch\.$'
+python3 -c 'import json, sys
+with open(sys.argv[1]) as file:
+    dense, chosen = json.load(file)["rows"]
+assert dense["choose_ms"] < 1 < chosen["choose_ms"], (dense, chosen)
+assert chosen["choose_ms"] <= chosen["compress_ms"] + chosen["communicate_ms"], chosen' "$folder/json" ||
+    fail "the time of trials"
 
 exit "$failed"
