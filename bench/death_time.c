@@ -26,7 +26,7 @@
 
 struct meeting {
     _Atomic uint64_t killed_ns;
-    _Atomic int victim, ready;
+    _Atomic int victim;
 };
 
 static uint64_t now_ns(void)

@@ -2,8 +2,8 @@
 """Runs the points of the sweep, and those of the recorded gradients.
 
 A point is one job of sparring-perf: the library's choice, each algorithm by name and the dense sum
-take turns, iteration by iteration (A B C, B C A), so none of them has a quieter machine. A point is
-kept as a dictionary, as the JSON has it.
+take turns, iteration by iteration, in an order that is drawn for each, so none of them has a
+quieter machine. A point is kept as a dictionary, as the JSON has it.
 """
 
 import contextlib
