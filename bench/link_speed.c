@@ -147,6 +147,18 @@ static void open_end(struct end *e, const char *name, int rank)
         die(name, "no such transport");
 }
 
+/* A child that has ended will not come: it has said why, unless it was killed. main() reaps it. */
+static void check_child(void)
+{
+    siginfo_t info = {0};
+
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid == 0)
+        return;
+    if (info.si_code != CLD_EXITED)
+        die("the other end", strsignal(info.si_status));
+    exit(1);
+}
+
 static void meet(struct end *e, struct board *b)
 {
     int rank = e->params.rank;
@@ -159,13 +171,17 @@ static void meet(struct end *e, struct board *b)
         e->t->ops->address(e->t, b->info[rank].address[kinds[k].id]);
     }
     b->written++;
-    while (b->written < 2)
+    while (b->written < 2) {
+        check_child();
         usleep(1000);
+    }
     if (e->t->ops->connect(e->t, !rank, &b->info[!rank], &e->link, &error))
         die("connect", error.text);
     e->link->channel = e;
-    while (!e->up)
+    while (!e->up) {
+        check_child();
         (void)e->t->ops->progress(e->t);
+    }
     (void)e->t->ops->mem_register(e->t, e->out, MESSAGE_BYTES, false);
     (void)e->t->ops->mem_register(e->t, e->in, MESSAGE_BYTES, true);
     b->exposed[rank] =
