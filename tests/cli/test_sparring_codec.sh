@@ -305,6 +305,23 @@ expect out '^  torch.topk of magnitudes .*/nonexistent/python3: No such file.*to
 python3 -c "import json
 rows = json.load(open('$folder/json'))['rows']
 assert len(rows) == 18 and all(row['error'] or row['ratio'] > 0 for row in rows)" || fail "the JSON of bench/codec"
+# The page is not filled from a short run, nor from one that broke off.
+mkdir -p "$folder/build/tools"
+cat >"$folder/build/tools/sparring-codec" <<END
+#!/bin/sh
+case "\$*" in *--json*) echo '{"rows": [' && exit 1 ;; esac
+exec "$(realpath "$top_builddir")/tools/sparring-codec" "\$@"
+END
+chmod +x "$folder/build/tools/sparring-codec"
+"$top_srcdir/bench/codec" --build "$top_builddir" --docs --quick >"$folder/out" 2>"$folder/err"
+code=$?
+expect_code 2
+expect err '^codec: --docs '
+"$top_srcdir/bench/codec" --build "$folder/build" --docs --elements 20000 --triples 1 --python /nonexistent/python3 \
+    >"$folder/out" 2>"$folder/err"
+code=$?
+expect_code 1
+expect err '^codec: sparring-codec bench: exit code 1$'
 # One that ends, and one that lies.
 printf '#!/bin/sh\necho the reason >&2\nexit 3\n' >"$folder/python"
 chmod +x "$folder/python"
