@@ -19,6 +19,10 @@ for stage in doctor 'sparse, all algorithms' 'codec powersgd:rank=4' '8 buckets'
 done
 expect out '^acceptance: [0-9]+ passed, 0 failed, [0-9]+ skipped$'
 
+run --elements 4K -n 1
+expect_code 0
+expect out '^skipped: a rank is killed: there is one rank$'
+
 run -n 2 --env SPARRING_EAGER=much
 expect_code 1
 expect out 'SPARRING_EAGER'
