@@ -145,6 +145,7 @@ bool spr_trace_share(struct spr_trace *t, const char *path, uint64_t job, uint32
 {
     char name[48] = "", temporary[64];
     int dir = open_dir(path), index = dir >= 0 ? take_index() : -1, rank = t->header->rank;
+    int error = errno;
     bool moved;
 
     if (index > 0)
@@ -153,6 +154,7 @@ bool spr_trace_share(struct spr_trace *t, const char *path, uint64_t job, uint32
         snprintf(name, sizeof name, "rank-%d.trace", rank);
     snprintf(temporary, sizeof temporary, ".%d.%s", (int)getpid(), name);
     describe(t->header, job, epoch, index);
+    errno = error;
     moved = index >= 0 && move(t, dir, temporary, name);
     if (!moved) {
         snprintf(why, why_bytes, "%s", strerror(errno));

@@ -71,7 +71,7 @@ struct spr_recv {
     const void *data; /* == into, or borrowed memory until spr_channel_release */
     size_t bytes;
     void *token;
-    bool copied;         /* data is in `unexpected`, private */
+    bool copied;         /* data is private: spr_channel_data_get() */
     bool exposed;        /* private: the peer may write it */
     spr_status given_up; /* private: why, while it is being recalled */
     void (*done)(struct spr_recv *recv, spr_status status);

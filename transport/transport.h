@@ -178,7 +178,8 @@ struct spr_transport_ops {
     /* Let the peer write here, until it has or the link is down: then frames may come that are
      * PLACED. False: it cannot, and the memory is received into as always. NULL: never. */
     bool (*expose)(struct spr_link *link, void *memory, size_t bytes, struct spr_place *place);
-    /* Give borrowed memory back. A token is a multiple of 8, or 1 more: two bits are free. */
+    /* Give borrowed memory back. A token of epoll or io_uring, which lanes mark, is a multiple of
+     * 8, or 1 more: two bits are free. */
     void (*release)(struct spr_link *link, void *token);
     /* In the next progress(), show the header again that was not wanted yet. NULL: there is none
      * such. */

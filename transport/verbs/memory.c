@@ -95,10 +95,10 @@ spr_status verbs_staging_create(struct verbs_transport *t, struct spr_error *err
 
     s->free_small = spr_calloc(SMALL_COUNT + LARGE_COUNT, sizeof *s->free_small);
     s->memory = spr_pages_alloc(bytes);
+    s->bytes = bytes;
     if (!s->free_small || !s->memory)
         return spr_error_set(error, SPR_ERR_NOMEM, -1, "no memory for %zu KiB of buffers",
                              bytes >> 10);
-    s->bytes = bytes;
     s->free_large = s->free_small + SMALL_COUNT;
     if (!verbs_register_all(t, s->mr, s->memory, bytes, IBV_ACCESS_LOCAL_WRITE, error))
         return SPR_ERR_SYSTEM;

@@ -116,14 +116,20 @@ static struct ibv_send_wr *add(struct verbs_link *l, struct chain *c)
     c->n++;
     lane->wr[lane->wr_next++ % VERBS_SEND_DEPTH] = (struct verbs_wr){0};
     verbs_of_link(l)->under_way++;
-    if (number == 0)
-        l->told = l->given_back;
     return wr;
+}
+
+/* ... that says which slots were given back; in order on one lane alone. */
+static struct ibv_send_wr *add_telling(struct verbs_link *l, struct chain *c)
+{
+    if (number_of(l, c->lane) == 0)
+        l->told = l->given_back;
+    return add(l, c);
 }
 
 static void add_credit(struct verbs_link *l, struct chain *c)
 {
-    struct ibv_send_wr *wr = add(l, c);
+    struct ibv_send_wr *wr = add_telling(l, c);
 
     wr->imm_data = htonl(SPR_VERBS_CREDIT | l->given_back);
     wr->wr.rdma.remote_addr = l->remote.address;
@@ -226,7 +232,7 @@ static bool add_message(struct verbs_transport *t, struct verbs_link *l, struct 
     cell = c->lane->cells + c->lane->wr_next % VERBS_SEND_DEPTH * VERBS_CELL_BYTES;
     memcpy(cell, &l->given_back, SPR_VERBS_PREFIX);
     memcpy(cell + SPR_VERBS_PREFIX, &tx->header, SPR_FRAME_BYTES);
-    wr = add(l, c);
+    wr = add_telling(l, c);
     if (whole && tx->header.bytes)
         memcpy(cell + SPR_VERBS_HEAD, tx->data, tx->header.bytes);
     wr->sg_list[0] = (struct ibv_sge){(uintptr_t)cell, whole ? bytes : SPR_VERBS_HEAD,
