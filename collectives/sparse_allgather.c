@@ -39,9 +39,7 @@ static void merge(spr_request *rq)
 
         if (s->contributed)
             n = spr_window_harvest(s->accumulator, s->touched, len, s->writer.pos, val);
-        if (rq->plan.op == SPR_AVG)
-            for (size_t i = 0; i < n; i++)
-                val[i] /= (float)rq->comm->size;
+        spr_sparse_average(rq, val, n);
         spr_sparse_put(rq, s->merged, s->writer.pos, val, n);
         s->contributed = 0;
         s->next_rank = 0;

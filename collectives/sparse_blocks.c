@@ -254,9 +254,7 @@ static void harvest_tile(spr_request *rq, uint32_t number)
 
     memcpy(tile->present, bits, sizeof tile->present);
     memcpy(tile->value, sums, sizeof tile->value);
-    if (rq->plan.op == SPR_AVG)
-        for (int i = 0; i < SPR_TILE; i++)
-            tile->value[i] /= (float)rq->comm->size;
+    spr_sparse_average(rq, tile->value, SPR_TILE);
     memset(sums, 0, sizeof tile->value);
     memset(bits, 0, sizeof tile->present);
 }

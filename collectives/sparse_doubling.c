@@ -119,11 +119,10 @@ static bool merge(spr_request *rq, struct level *level)
         val = next->writer.val + next->writer.count;
         if (n)
             n = spr_window_harvest(d->s.accumulator, d->s.touched, len, pos, val);
-        if (end && rq->plan.op == SPR_AVG)
-            for (size_t i = 0; i < n; i++)
-                val[i] /= (float)rq->comm->size;
-        if (end)
+        if (end) {
+            spr_sparse_average(rq, val, n);
             spr_sparse_put(rq, w, pos, val, n);
+        }
         go_on(rq, next, w, n);
     }
     return level->merged > before;

@@ -248,9 +248,8 @@ static bool harvest(spr_request *rq, uint32_t segment, uint32_t step, uint32_t w
     if (entries)
         n = spr_window_harvest(g->s.accumulator, g->s.touched, len, writer->pos + writer->count,
                                val);
-    if (is_full_sum(rq, step) && rq->plan.op == SPR_AVG)
-        for (size_t i = 0; i < n; i++)
-            val[i] /= (float)rq->comm->size;
+    if (is_full_sum(rq, step))
+        spr_sparse_average(rq, val, n);
     spr_chunk_writer_window(writer, n);
     if (w + 1 < spr_blocks_windows(&g->s.blocks, segment) && !spr_sparse_is_long(writer->count) &&
         spr_chunk_writer_room(writer, g->s.span))

@@ -82,9 +82,7 @@ static void harvest(spr_request *rq)
     pos = w->pos + w->count;
     val = w->val + w->count;
     n = s->contributed ? spr_window_harvest(s->accumulator, s->touched, len, pos, val) : 0;
-    if (rq->plan.op == SPR_AVG)
-        for (size_t i = 0; i < n; i++)
-            val[i] /= (float)rq->comm->size;
+    spr_sparse_average(rq, val, n);
     spr_sparse_put(rq, window, pos, val, n);
     spr_chunk_writer_window(w, n);
     if (s->merged == s->windows || spr_sparse_is_long(w->count) ||

@@ -215,9 +215,7 @@ static bool harvest(spr_request *rq)
         return true; /* again, when there is a slot */
     }
     n = spr_window_harvest(s->accumulator, s->touched, len, w->pos + w->count, val);
-    if (rq->plan.op == SPR_AVG)
-        for (size_t i = 0; i < n; i++)
-            val[i] /= (float)rq->comm->size;
+    spr_sparse_average(rq, val, n);
     spr_chunk_writer_window(w, n);
     s->union_entries += n;
     s->contributed = 0;

@@ -73,6 +73,7 @@ struct spr_codec_kind {
     bool coded;       /* SPR_V_CODED */
     bool round_sums;  /* sums are rounded before they are sent on, where there are several ranks */
     bool bound_union; /* likewise: the largest of them alone */
+    bool bound_hosts; /* ... of those of a host of several ranks, where they were summed */
     bool conserves;   /* residual' = residual + gradient - sent */
 };
 /* INVALID, as spr_codec_create(). */

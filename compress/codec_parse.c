@@ -379,6 +379,7 @@ spr_status spr_codec_kind_of(const char *spec, struct spr_codec_kind *kind, stru
                                         .coded = codec.vtype == SPR_V_CODED,
                                         .round_sums = codec.sum_vtype != SPR_V_FP32,
                                         .bound_union = spr_codec_bounds_union(&codec),
+                                        .bound_hosts = spr_codec_bounds_hosts(&codec),
                                         .conserves = codec.selection->steps->conserves(&codec)};
     return status;
 }

@@ -37,13 +37,13 @@ static bool prepare(struct trial *trial)
  * what has stayed. */
 enum { SENT, SIZE, GRADIENT, REST, SUMS };
 
-/* Coded values have as many bits as a float, and so has what sums lose: what stays of them, all of
- * it in the residual, is rounded. */
+/* Coded values have as many bits as a float, and so has what sums lose, or leave out: what stays of
+ * them, all of it in the residual, is rounded. */
 static bool rounds_what_stays(const struct trial *trial)
 {
     struct spr_codec_kind kind = codec_kind(trial->codec_spec);
 
-    return kind.coded || kind.round_sums;
+    return kind.coded || kind.round_sums || kind.bound_hosts;
 }
 
 /* Runs of elements that are summed together. */

@@ -24,7 +24,8 @@ struct loss {
 static struct loss loss_of(const char *codec)
 {
     struct spr_codec_kind kind = codec_kind(codec);
-    struct loss loss = {.rest = kind.coded || kind.round_sums ? 0x1p-23 : 0};
+    bool rounds = kind.coded || kind.round_sums || kind.bound_hosts;
+    struct loss loss = {.rest = rounds ? 0x1p-23 : 0};
 
     if (!kind.lists && strstr(codec, "bf16") != NULL)
         loss.last = 0x1p-8;

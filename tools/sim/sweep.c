@@ -99,6 +99,7 @@ static bool run_densities(struct report *report, const struct run *base, const s
     }
     if (dense == NULL || count < 2)
         return true;
+    run.algorithm = base->algorithm; /* what was asked for, not what auto took last */
     struct crossover crossover = find_crossover(&run, density, gain, count);
     return report_crossover(report, &crossover);
 }
