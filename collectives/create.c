@@ -209,12 +209,12 @@ static void finish(spr_comm *comm)
         /* Whoever drives cuts what is stuck: the operations of a ring are one thread's. */
         comm->grace_ns = comm->next_timer_ns = 0;
         spr_comm_kick(comm);
-        spr_comm_drive(comm, nobody_runs, comm, spr_monotonic_ns() + linger);
+        spr_comm_drive(comm, nobody_runs, comm, spr_monotonic_ns() + linger / 2);
     }
     if (!spr_list_empty(&comm->running)) {
         spr_channel_kill(&comm->channel);
         spr_comm_kick(comm);
-        spr_comm_drive(comm, nobody_runs, comm, spr_monotonic_ns() + linger);
+        spr_comm_drive(comm, nobody_runs, comm, spr_monotonic_ns() + linger / 2);
     }
     comm->background--;
     /* Threads that were waiting have their results now. */

@@ -47,7 +47,8 @@ struct spr_growth {
     struct spr_ticket ticket;
     spr_bootstrap meeting; /* rank 0 and newcomers */
     bool met;              /* ... is open */
-    bool unheard;          /* rank 0: another member called something else, and all know it */
+    bool gathered;         /* all members are here */
+    bool apart;            /* ... or not: one has called something else, and all know it */
     bool exchanged;        /* this member has said whether it can take part */
     bool addressed;        /* ... and knows where all others are */
     uint64_t deadline_ns;

@@ -43,25 +43,39 @@ spr_status spr_growth_wait(struct spr_growth *g, spr_request **request)
     return status;
 }
 
-/* All hear it or, where one has called something else, none: then it is over for all of them, and
- * there is nobody to tell that. */
+/* All members, or none: a broadcast may be over for some when another one calls something else, and
+ * a barrier for nobody. */
+static spr_status gather(struct spr_growth *g)
+{
+    spr_call_options call = SPR_CALL_OPTIONS_INIT;
+    spr_request *request = NULL;
+    spr_status status;
+
+    if (g->gathered)
+        return SPR_OK;
+    call.name = "grow";
+    status = spr_ibarrier(g->old, &call, &request);
+    if (status == SPR_OK)
+        status = spr_growth_wait(g, &request);
+    g->gathered = status == SPR_OK;
+    g->apart = !g->gathered;
+    return status ? spr_comm_failed_call(g->old, status, g->error) : SPR_OK;
+}
+
 static spr_status say(struct spr_growth *g, spr_status what)
 {
-    spr_status status;
     struct word w = {.status = what, .rank = g->error->rank, .ticket = g->ticket};
+
+    spr_status status;
 
     if (what < 0)
         snprintf(w.text, sizeof w.text, "%.479s", g->error->text);
-    status = spr_growth_broadcast(g, g->old, &w, sizeof w / WORD, 0);
-    g->unheard = status != SPR_OK;
-    return status;
+    status = gather(g);
+    return status ? status : spr_growth_broadcast(g, g->old, &w, sizeof w / WORD, 0);
 }
 
 /* Does anybody wait for what rank 0 says? */
-static bool is_heard(const struct spr_growth *g)
-{
-    return !g->unheard && spr_comm_is_sound(g->old);
-}
+static bool is_heard(const struct spr_growth *g) { return !g->apart && spr_comm_is_sound(g->old); }
 
 /* An error that another member names. */
 static spr_status as_told(struct spr_growth *g, int32_t status, int rank, const char *text)
@@ -81,8 +95,10 @@ static bool is_ticket(const struct spr_growth *g, const struct spr_ticket *t)
 static spr_status listen(struct spr_growth *g)
 {
     struct word w;
-    spr_status status;
+    spr_status status = gather(g);
 
+    if (status)
+        return status;
     do {
         status = spr_growth_broadcast(g, g->old, &w, sizeof w / WORD, 0);
         if (status)

@@ -26,8 +26,8 @@ typedef struct spr_stats {
     uint64_t select_ns, encode_ns, merge_ns, decode_ns;
     uint64_t reduce_ns; /* dense reductions */
     /* The two steps of the last sparse collective, which follow each other, and all of it:
-     * wall-clock nanoseconds from its post; the first is 0 where no rank owns a part of the sums.
-     * All of this is 0 after one that was summed as a dense vector. */
+     * wall-clock nanoseconds from its post; the first is 0 on a rank that sums nothing for others,
+     * and all of this after one that was summed as a dense vector. */
     uint64_t last_reduce_scatter_ns, last_allgather_ns, last_total_ns;
     uint64_t last_union; /* entries in the last sparse result */
     /* RDMA: messages written straight into the receiver's bucket; chains of work requests handed to

@@ -195,6 +195,8 @@ static void call_something_else(struct job *job, int rank, spr_comm *comm)
 
     options.wait_s = 30; /* of which it needs a pulse */
     if (rank == 1)
+        job_pause_ms(700); /* the others have heard of one, if they can */
+    if (rank == 1)
         RANK_CHECK(spr_allreduce(comm, &x, &x, 1, SPR_FP32, SPR_SUM, NULL) == SPR_ERR_MISMATCH);
     else
         RANK_CHECK(spr_comm_grow(comm, &options, &grown) == SPR_ERR_MISMATCH && !grown);
@@ -248,7 +250,8 @@ static void hear_nonsense(struct job *job, int rank, spr_comm *comm)
         struct word word = words[i];
         spr_comm *grown = NULL;
         if (rank == 0)
-            RANK_CHECK(spr_broadcast(comm, &word, sizeof word / 4, SPR_INT32, 0, &call) == SPR_OK);
+            RANK_CHECK(spr_barrier(comm, &call) == SPR_OK &&
+                       spr_broadcast(comm, &word, sizeof word / 4, SPR_INT32, 0, &call) == SPR_OK);
         else
             RANK_CHECK(spr_comm_grow(comm, &options, &grown) == SPR_ERR_PROTO && !grown);
         grow_check_sums(comm);

@@ -79,7 +79,7 @@ static bool run_densities(struct report *report, const struct run *base, const s
     const struct options *options = report->options;
     double gain[MAX_DENSITIES], density[MAX_DENSITIES];
     bool has_density = base->kind == KIND_SPARSE ||
-                       (base->kind == KIND_COMPRESSED && !codec_kind(options->codec).dense);
+                       (base->kind == KIND_COMPRESSED && codec_goes_by_ratio(options->codec));
     size_t count = has_density ? options->density_count : 1;
     struct run run = *base;
 
