@@ -351,10 +351,11 @@ static enum options_next set_rest(struct options *options, uint64_t used)
 #ifndef HAVE_JANSSON
     if (options->json != NULL)
         return options_wrong("--json: this program was built without libjansson");
-#endif
+#else
     if (options->csv != NULL && options->json != NULL && strcmp(options->csv, "-") == 0 &&
         strcmp(options->json, "-") == 0)
         return options_wrong("--csv and --json want two files, not both standard output");
+#endif
     if (options->lines)
         return check_lines(used);
     return options->command == COMMAND_CHOOSE ? check_choose(options, used) : OPTIONS_RUN;

@@ -142,6 +142,7 @@ static const char *merge_machine(struct machine *one, struct machine *list, size
         last->slots = (last->slots > 0 ? last->slots : 1) + (one->slots > 0 ? one->slots : 1);
         free(one->name);
         one->name = NULL;
+        break; /* it was the last one */
     }
     return NULL;
 }
