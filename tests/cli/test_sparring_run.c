@@ -51,6 +51,7 @@ static void wrong_usage_is_one_line_and_code_2(void **state)
         {"--hosts a,,b -- true", "--hosts wants a list"},
         {"--hosts a,b,a:2 -- true", "--hosts wants each host once"},
         {"--hosts a,me@a -- true", "--hosts wants each host once"},
+        {"--hosts a:4096,a -- true", "--hosts wants at most 4096 ranks of a host"},
         {"--hosts -oProxyCommand=x -- true", "--hosts wants a list"},
         {"--hosts a:0 -- true", "--hosts wants a list"},
         {"--hosts fd00::1 -- true", "--hosts wants a list"},

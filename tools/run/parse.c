@@ -86,6 +86,8 @@ const char *parse_rates(const char *text, struct emulated_links *links)
     return NULL;
 }
 
+#define MOST_SLOTS 4096 /* of a host */
+
 /* One entry of --hosts, `length` characters long. */
 static const char *parse_machine(const char *text, size_t length, struct machine *machine)
 {
@@ -104,7 +106,7 @@ static const char *parse_machine(const char *text, size_t length, struct machine
     }
     if (colon != NULL) {
         *colon = '\0';
-        if (!parse_count(colon + 1, 1, 4096, &machine->slots))
+        if (!parse_count(colon + 1, 1, MOST_SLOTS, &machine->slots))
             goto wrong;
     }
     /* An IPv6 address without brackets: its last group would be taken for the ranks. */
@@ -140,6 +142,8 @@ static const char *merge_machine(struct machine *one, struct machine *list, size
         if (&list[i] != last || strcmp(one->name, last->name) != 0)
             return once;
         last->slots = (last->slots > 0 ? last->slots : 1) + (one->slots > 0 ? one->slots : 1);
+        if (last->slots > MOST_SLOTS)
+            return "at most 4096 ranks of a host";
         free(one->name);
         one->name = NULL;
         break; /* it was the last one */
