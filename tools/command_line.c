@@ -10,6 +10,7 @@
 #include <sparring/version.h>
 
 #include "base/opt.h"
+#include "tools/streams.h"
 
 enum { MOST_ROWS = 64 };
 
@@ -29,6 +30,12 @@ enum options_next options_wrong(const char *format, ...)
     va_end(arguments);
     fputs(" (see --help)\n", stderr);
     return OPTIONS_WRONG;
+}
+
+bool options_end(enum options_next next, int *code)
+{
+    *code = next == OPTIONS_SHOWN ? streams_close(tool.name, 0) : 2;
+    return next != OPTIONS_RUN;
 }
 
 bool options_used(uint64_t used, const char *name)

@@ -27,6 +27,8 @@ extern const struct tool tool;
 enum options_next command_line_parse(struct options *options, int argc, char **argv);
 /* "TOOL: ... (see --help)" on standard error, unless it is silent. Returns OPTIONS_WRONG. */
 enum options_next options_wrong(const char *format, ...) SPR_PRINTF(1, 2);
+/* For main(): is that all that the tool has to do? *code: how it ends then. */
+bool options_end(enum options_next next, int *code);
 /* Was the option of this name there? `used` as in complete(). */
 bool options_used(uint64_t used, const char *name);
 /* A take_fn that has printed what was asked for returns this: the tool then ends. */

@@ -16,15 +16,8 @@ int main(int argc, char **argv)
     int code;
 
     streams_open();
-    switch (options_parse(&options, argc, argv)) {
-    case OPTIONS_SHOWN:
-        code = 0;
-        break;
-    case OPTIONS_WRONG:
-        return 2;
-    default:
-        code = options.lines ? bench_lines(&options) : run[options.command](&options);
-        break;
-    }
+    if (options_end(options_parse(&options, argc, argv), &code))
+        return code;
+    code = options.lines ? bench_lines(&options) : run[options.command](&options);
     return streams_close(tool.name, code);
 }

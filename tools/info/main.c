@@ -128,14 +128,8 @@ int main(int argc, char **argv)
     bool done;
 
     streams_open();
-    switch (command_line_parse(&o, argc, argv)) {
-    case OPTIONS_SHOWN:
-        return streams_close(tool.name, 0);
-    case OPTIONS_WRONG:
-        return 2;
-    default:
-        break;
-    }
+    if (options_end(command_line_parse(&o, argc, argv), &code))
+        return code;
     /* What it says is in the report. */
     setenv("SPARRING_LOG", "error", 0);
     r = calloc(1, sizeof *r);

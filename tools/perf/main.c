@@ -13,16 +13,11 @@ int main(int argc, char **argv)
     struct report report = {0};
     struct job job;
     bool done;
+    int code;
 
     streams_open();
-    switch (options_parse(&options, argc, argv)) {
-    case OPTIONS_SHOWN:
-        return streams_close(tool.name, 0);
-    case OPTIONS_WRONG:
-        return 2;
-    default:
-        break;
-    }
+    if (options_end(options_parse(&options, argc, argv), &code))
+        return code;
     if (options.elastic)
         return streams_close(tool.name, elastic_run(&options));
     done = job_open(&job, &options) && report_open(&report, &job) && sweep(&job, &report);

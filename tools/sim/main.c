@@ -16,16 +16,11 @@ int main(int argc, char **argv)
     struct options options;
     struct report report;
     bool done;
+    int code;
 
     streams_open();
-    switch (options_parse(&options, argc, argv)) {
-    case OPTIONS_SHOWN:
-        return streams_close(tool.name, 0);
-    case OPTIONS_WRONG:
-        return 2;
-    default:
-        break;
-    }
+    if (options_end(options_parse(&options, argc, argv), &code))
+        return code;
     /* Buffers of hundreds of ranks, each written a few bytes: huge pages would take all memory. */
     (void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     /* What frames held is used for the next ones, not given back to be asked for again. What is

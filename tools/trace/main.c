@@ -123,14 +123,8 @@ int main(int argc, char **argv)
     int code;
 
     streams_open();
-    switch (command_line_parse(&options, argc, argv)) {
-    case OPTIONS_SHOWN:
-        return streams_close(tool.name, 0);
-    case OPTIONS_WRONG:
-        return 2;
-    default:
-        break;
-    }
+    if (options_end(command_line_parse(&options, argc, argv), &code))
+        return code;
     bool made = trace_set_read(&set, options.path, error, sizeof error);
     if (*error)
         fprintf(stderr, "sparring-trace: %s\n", error);

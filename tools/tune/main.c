@@ -185,14 +185,8 @@ int main(int argc, char **argv)
     int code;
 
     streams_open();
-    switch (command_line_parse(&options, argc, argv)) {
-    case OPTIONS_SHOWN:
-        return streams_close(tool.name, 0);
-    case OPTIONS_WRONG:
-        return 2;
-    default:
-        break;
-    }
+    if (options_end(command_line_parse(&options, argc, argv), &code))
+        return code;
     /* A line that is wrong, or of another version, is to be replaced. */
     status = setenv("SPARRING_MODEL", "", 1) ? SPR_ERR_NOMEM : spr_comm_create(NULL, &comm);
     if (status == SPR_OK)
