@@ -159,6 +159,7 @@ schedules = \
 	tests/sim/schedule_codec.c \
 	tests/sim/schedule_data.c \
 	tests/sim/schedule_play.c \
+	tests/sim/schedule_print.c \
 	tests/sim/schedule_shrink.c \
 	tests/sim/schedules.c \
 	tests/sim/schedules.h \

@@ -3,6 +3,7 @@
  * Simulated schedules: everything that happens to a job, drawn from one 64-bit seed.
  *
  *   schedule_draw    seed -> schedule: ranks, links, operations, faults, odd calls (schedules.c)
+ *   schedule_print   ... in words (schedule_print.c)
  *   schedule_play    schedule -> play: the real engine runs it (schedule_play.c)
  *   schedule_check   play -> NULL, or what is wrong with it (schedule_check.c, schedule_codec.c)
  */

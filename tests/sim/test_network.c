@@ -27,6 +27,9 @@ struct net {
     struct spr_tx tx[16];
     int sent;
     uint64_t last_ns[RANKS]; /* when the last frame came; 0: none */
+    int came, left, failed;  /* frames; of those that left, so many as failed */
+    bool borrow;
+    void *borrowed; /* the last frame's */
 };
 
 static struct net *net_of(struct spr_link *link) { return link->transport->params.up; }
@@ -35,9 +38,8 @@ static void on_up(struct spr_link *link) { (void)link; }
 
 static spr_status on_header(struct spr_link *link, const struct spr_frame *f, struct spr_rx *rx)
 {
-    (void)link;
     (void)f;
-    rx->sink = SPR_SINK_DROP;
+    rx->sink = net_of(link)->borrow ? SPR_SINK_BORROW : SPR_SINK_DROP;
     return SPR_OK;
 }
 
@@ -48,14 +50,15 @@ static void on_payload(struct spr_link *link, const struct spr_frame *f, const v
 
     (void)f;
     (void)data;
-    (void)token;
+    n->came++;
+    n->borrowed = token;
     n->last_ns[link->transport->params.rank] = spr_now_ns(spr_sim_clock(n->sim));
 }
 
 static void on_sent(struct spr_link *link, struct spr_tx *tx)
 {
-    (void)link;
-    (void)tx;
+    net_of(link)->left++;
+    net_of(link)->failed += tx->failed;
 }
 
 static void on_down(struct spr_link *link, spr_status why, const char *text)
@@ -110,13 +113,18 @@ static void close_net(struct net *n)
     spr_sim_destroy(n->sim);
 }
 
-static void send_frame(struct net *n, int from, int to)
+static void send_bytes(struct net *n, int from, int to, uint32_t bytes)
 {
     static const char data[FRAME_BYTES];
     struct spr_tx *tx = &n->tx[n->sent++];
 
-    *tx = (struct spr_tx){.header = {.bytes = FRAME_BYTES - SPR_FRAME_BYTES}, .data = data};
+    *tx = (struct spr_tx){.header = {.bytes = bytes}, .data = data};
     n->transports[from]->ops->send(n->links[from][to], tx);
+}
+
+static void send_frame(struct net *n, int from, int to)
+{
+    send_bytes(n, from, to, FRAME_BYTES - SPR_FRAME_BYTES);
 }
 
 static void a_rank_of_its_own_host_has_its_own_port(void **state)
@@ -281,6 +289,84 @@ static void a_port_takes_in_what_fits_before_a_later_frame(void **state)
     close_net(&n);
 }
 
+static void release(struct net *n, int from, int to)
+{
+    n->transports[to]->ops->release(n->links[to][from], n->borrowed);
+}
+
+static void a_frame_waits_for_a_slot_of_its_size_and_all_behind_it(void **state)
+{
+    const struct spr_sim_options options = {.slots = {0, 1}, .small_bytes = 100};
+    struct net n;
+
+    (void)state;
+    open_net(&n, options);
+    n.borrow = true;
+    send_bytes(&n, 0, 1, 100); /* there is room for any number of these */
+    run(&n);
+    assert_non_null(n.borrowed);
+    release(&n, 0, 1);
+    send_frame(&n, 0, 1);
+    send_frame(&n, 0, 1);
+    send_bytes(&n, 0, 1, 0);
+    run(&n);
+    assert_int_equal(n.came, 2);
+    assert_int_equal(n.left, 2);
+    assert_false(n.transports[0]->ops->idle(n.transports[0]));
+    assert_false(n.transports[0]->ops->delivered(n.links[0][1]));
+    uint64_t came_ns = n.last_ns[1];
+    release(&n, 0, 1);
+    n.borrowed = NULL;
+    assert_true(spr_sim_advance(n.sim)); /* word of it */
+    for (int r = 0; r < RANKS; r++)
+        n.transports[r]->ops->progress(n.transports[r]);
+    assert_int_equal(spr_now_ns(spr_sim_clock(n.sim)), came_ns + LATENCY_NS);
+    run(&n);
+    assert_int_equal(n.came, 4);
+    assert_int_equal(n.left, 4);
+    assert_true(n.transports[0]->ops->idle(n.transports[0]));
+    assert_true(n.transports[0]->ops->delivered(n.links[0][1]));
+    close_net(&n);
+}
+
+/* Dropped, it has its slot no longer than it takes. */
+static void a_slot_is_free_when_its_frame_was_taken(void **state)
+{
+    struct net n;
+
+    (void)state;
+    open_net(&n, (struct spr_sim_options){.slots = {1, 1}, .small_bytes = 100});
+    for (int i = 0; i < 5; i++) {
+        send_frame(&n, 0, 1);
+        send_bytes(&n, 0, 1, 10);
+    }
+    run(&n);
+    assert_int_equal(n.came, 10);
+    assert_int_equal(n.left, 10);
+    assert_int_equal(n.failed, 0);
+    close_net(&n);
+}
+
+static void what_waits_for_a_slot_comes_back_when_the_link_is_cut(void **state)
+{
+    struct net n;
+
+    (void)state;
+    open_net(&n, (struct spr_sim_options){.slots = {1, 1}});
+    n.borrow = true;
+    for (int i = 0; i < 4; i++)
+        send_frame(&n, 0, 1);
+    run(&n);
+    assert_int_equal(n.came, 1);
+    n.transports[0]->ops->kill(n.links[0][1]);
+    send_frame(&n, 0, 1);
+    run(&n);
+    assert_int_equal(n.left, 5);
+    assert_int_equal(n.failed, 4);
+    assert_true(n.transports[0]->ops->idle(n.transports[0]));
+    close_net(&n); /* one is borrowed still */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +378,9 @@ int main(void)
         cmocka_unit_test(hosts_of_a_rack_do_not_wait_for_an_uplink_that_is_fast_enough),
         cmocka_unit_test(an_uplink_that_is_slower_than_a_port_slows_a_frame_down),
         cmocka_unit_test(a_port_takes_in_what_fits_before_a_later_frame),
+        cmocka_unit_test(a_frame_waits_for_a_slot_of_its_size_and_all_behind_it),
+        cmocka_unit_test(a_slot_is_free_when_its_frame_was_taken),
+        cmocka_unit_test(what_waits_for_a_slot_comes_back_when_the_link_is_cut),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

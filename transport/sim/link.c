@@ -41,6 +41,17 @@ static spr_status sim_connect(struct spr_transport *t, int peer, const struct sp
 
 /* Sending -------------------------------------------------------------------------------------- */
 
+/* A liar's has no place. */
+static bool is_placed(const struct spr_tx *tx)
+{
+    return tx->header.flags & SPR_FRAME_PLACED && tx->place.address;
+}
+
+static int slot_of(const struct spr_sim_rank *r, const struct spr_tx *tx)
+{
+    return !is_placed(tx) && tx->header.bytes > r->sim->options.small_bytes;
+}
+
 /* The frame on the wire, as two events of the receiver: the header is there when the first bytes
  * are, and things may happen before the last one comes. */
 static void put_on_wire(struct spr_sim_rank *r, struct spr_sim_rank *to, struct spr_sim_link *l,
@@ -49,6 +60,8 @@ static void put_on_wire(struct spr_sim_rank *r, struct spr_sim_rank *to, struct 
     struct spr_sim_event *head = spr_sim_event_new(to, SPR_SIM_HEADER, flight->first_ns, r->rank);
     struct spr_sim_event *e = spr_sim_event_new(to, SPR_SIM_PAYLOAD, flight->arrival_ns, r->rank);
 
+    e->slot = slot_of(r, tx);
+    e->slotted = r->sim->options.slots[e->slot] > 0;
     head->header = e->header = tx->header;
     if (tx->header.bytes) {
         e->data = malloc(tx->header.bytes);
@@ -57,8 +70,8 @@ static void put_on_wire(struct spr_sim_rank *r, struct spr_sim_rank *to, struct 
         memcpy(e->data, tx->data, tx->header.bytes);
     }
     spr_sim_damage(r->sim, l, to, head, e);
-    if (!(tx->header.flags & SPR_FRAME_PLACED) || !tx->place.address)
-        return; /* a liar's has no place */
+    if (!is_placed(tx))
+        return;
     /* The payload comes first, then the header. */
     head->data = e->data;
     head->place = tx->place.address;
@@ -94,13 +107,17 @@ static void count(struct spr_sim_rank *from, struct spr_sim_rank *to, uint64_t b
         count_one(&sim->racks[a].traffic, &sim->racks[b].traffic, bytes, lost);
 }
 
-static void sim_send(struct spr_link *link, struct spr_tx *tx)
+static bool has_failed(const struct spr_sim_link *l)
 {
-    struct spr_sim_rank *r = rank_of(link->transport), *to = &r->sim->ranks[link->peer];
-    struct spr_sim_link *l = r->links[link->peer];
+    return l->killed || l->link.state == SPR_LINK_DOWN;
+}
+
+static void leave(struct spr_sim_rank *r, struct spr_sim_link *l, struct spr_tx *tx)
+{
+    struct spr_sim_rank *to = &r->sim->ranks[l->link.peer];
     uint64_t bytes = SPR_FRAME_BYTES + tx->header.bytes;
     struct spr_sim_flight flight = {.left_ns = spr_sim_now_ns(r->sim)};
-    bool failed = l->killed || link->state == SPR_LINK_DOWN;
+    bool failed = has_failed(l);
     bool silent = spr_sim_is_silent(r->sim, r->rank, to->rank, flight.left_ns);
     bool lost = failed || silent || spr_sim_killed(to);
     struct spr_sim_event *sent;
@@ -110,16 +127,44 @@ static void sim_send(struct spr_link *link, struct spr_tx *tx)
         flight = spr_sim_fly(r, to, l, bytes);
     if (r->late_s > 0 && !failed)
         flight.left_ns += (uint64_t)(spr_rng_double(&r->sim->rng) * r->late_s * 1e9);
-    sent = spr_sim_event_new(r, SPR_SIM_SENT, flight.left_ns, link->peer);
+    sent = spr_sim_event_new(r, SPR_SIM_SENT, flight.left_ns, to->rank);
     sent->tx = tx;
     tx->failed = failed;
-    l->unsent++;
     count(r, to, bytes, lost || to->closed);
     r->transport.params.counters->sent_bytes += bytes;
     r->transport.params.counters->sent_frames++;
     l->frames++;
     if (!lost && !to->closed)
         put_on_wire(r, to, l, tx, &flight);
+}
+
+/* What has a slot, or needs none. */
+static void leave_in_turn(struct spr_sim_rank *r, struct spr_sim_link *l)
+{
+    while (l->first) {
+        struct spr_tx *tx = l->first;
+        int slot = slot_of(r, tx), slots = r->sim->options.slots[slot];
+        if (slots > 0 && !has_failed(l)) {
+            if (l->taken[slot] == slots)
+                return;
+            l->taken[slot]++;
+        }
+        l->first = tx->next;
+        leave(r, l, tx);
+    }
+    l->last = &l->first;
+}
+
+static void sim_send(struct spr_link *link, struct spr_tx *tx)
+{
+    struct spr_sim_rank *r = rank_of(link->transport);
+    struct spr_sim_link *l = r->links[link->peer];
+
+    tx->next = NULL;
+    *l->last = tx;
+    l->last = &tx->next;
+    l->unsent++;
+    leave_in_turn(r, l);
 }
 
 /* Receiving ------------------------------------------------------------------------------------ */
@@ -159,10 +204,11 @@ static bool deliver_payload(struct spr_sim_rank *r, struct spr_sim_event *e)
 {
     struct spr_sim_link *l = spr_sim_link_to(r, e->peer);
     const struct spr_link_events *up = r->transport.params.events;
+    bool lent = l->rx.lend && r->sim->options.memory; /* where that takes nothing */
 
     if (l->killed || l->link.state != SPR_LINK_UP)
         return false;
-    if (l->rx.sink == SPR_SINK_INTO && e->data)
+    if (l->rx.sink == SPR_SINK_INTO && !lent && e->data)
         memcpy(l->rx.into, e->data, e->truncated ? e->whole : e->header.bytes);
     if (e->truncated) {
         link_down(r, l, SPR_ERR_LINK, "end of file within a payload");
@@ -170,16 +216,32 @@ static bool deliver_payload(struct spr_sim_rank *r, struct spr_sim_event *e)
     }
     r->transport.params.counters->received_bytes += SPR_FRAME_BYTES + e->header.bytes;
     r->transport.params.counters->received_frames++;
-    if (l->rx.sink == SPR_SINK_INTO) {
-        up->payload(&l->link, &e->header, l->rx.into, NULL);
-    } else if (l->rx.sink == SPR_SINK_BORROW && e->data) {
+    if ((l->rx.sink == SPR_SINK_BORROW || lent) && e->data) {
         spr_list_push_back(&r->borrowed, &e->node);
         up->payload(&l->link, &e->header, e->data, e);
         return true;
+    }
+    if (l->rx.sink == SPR_SINK_INTO) {
+        up->payload(&l->link, &e->header, l->rx.into, NULL);
     } else {
         up->payload(&l->link, &e->header, NULL, NULL);
     }
     return false;
+}
+
+/* The end of an event. Its slot is free again when word of that has come to the peer. */
+static void done_with(struct spr_sim_rank *r, struct spr_sim_event *e)
+{
+    struct spr_sim *sim = r->sim;
+    struct spr_sim_rank *from = &sim->ranks[e->peer];
+    uint64_t now = spr_sim_now_ns(sim);
+
+    if (e->slotted && !from->closed && !spr_sim_link_to(r, e->peer)->killed &&
+        !spr_sim_is_silent(sim, r->rank, e->peer, now))
+        spr_sim_event_new(from, SPR_SIM_ROOM, now + (uint64_t)(sim->options.latency_s * 1e9),
+                          r->rank)
+            ->slot = e->slot;
+    spr_sim_event_free(e);
 }
 
 /* A peer's death: its frames under way may still come before the end of file, or never. Returns
@@ -210,6 +272,10 @@ static bool deliver(struct spr_sim_rank *r, struct spr_sim_event *e)
     case SPR_SIM_SENT:
         l->unsent--;
         r->transport.params.events->sent(&l->link, e->tx);
+        return false;
+    case SPR_SIM_ROOM:
+        l->taken[e->slot]--;
+        leave_in_turn(r, l);
         return false;
     case SPR_SIM_HEADER:
         deliver_header(r, e);
@@ -253,7 +319,7 @@ static int sim_progress(struct spr_transport *t)
     while (r->count && r->heap[0].ns <= spr_sim_now_ns(r->sim)) {
         struct spr_sim_event *e = spr_sim_event_pop(r);
         if (!deliver(r, e))
-            spr_sim_event_free(e);
+            done_with(r, e);
         n++;
     }
     return n;
@@ -278,9 +344,8 @@ static void sim_release(struct spr_link *link, void *token)
 {
     struct spr_sim_event *e = token;
 
-    (void)link;
     spr_list_remove(&e->node);
-    spr_sim_event_free(e);
+    done_with(rank_of(link->transport), e);
 }
 
 /* Ending --------------------------------------------------------------------------------------- */
@@ -352,7 +417,8 @@ static bool sim_delivered(struct spr_link *link)
     const struct spr_sim_rank *r = rank_of(link->transport);
     const struct spr_sim_link *l = r->links[link->peer];
 
-    return r->sim->options.choose || (!l->vanished && l->last_arrival_ns <= spr_sim_now_ns(r->sim));
+    return !l->first && (r->sim->options.choose ||
+                         (!l->vanished && l->last_arrival_ns <= spr_sim_now_ns(r->sim)));
 }
 
 /* No upcalls any more, so what was handed over is not touched: its owner may have freed it. */
@@ -367,11 +433,15 @@ static void sim_close(struct spr_transport *t)
         if (!r->links[i])
             continue;
         r->links[i]->unsent = 0;
+        r->links[i]->first = NULL;
         if (r->links[i]->link.transport)
             sim_kill(&r->links[i]->link);
     }
-    while (!spr_list_empty(&r->borrowed))
-        sim_release(NULL, spr_list_entry(r->borrowed.next, struct spr_sim_event, node));
+    while (!spr_list_empty(&r->borrowed)) {
+        struct spr_sim_event *e = spr_list_entry(r->borrowed.next, struct spr_sim_event, node);
+        spr_list_remove(&e->node);
+        spr_sim_event_free(e);
+    }
     r->closed = true;
 }
 

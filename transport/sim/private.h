@@ -19,6 +19,7 @@ enum spr_sim_kind {
     SPR_SIM_HEADER,
     SPR_SIM_PAYLOAD,
     SPR_SIM_SENT,
+    SPR_SIM_ROOM,   /* the peer has given back a slot */
     SPR_SIM_CLOSED, /* the peer has cut the link, behind its last frame */
     SPR_SIM_DIED,   /* the peer is dead */
     SPR_SIM_BROKEN  /* the link is lost */
@@ -31,10 +32,12 @@ struct spr_sim_event {
     int peer;
     struct spr_tx *tx; /* SENT */
     struct spr_frame header;
-    char *data;           /* PAYLOAD: own copy, or NULL; HEADER: what is PLACED, or NULL */
-    uint64_t place;       /* ... where */
-    bool truncated;       /* HEADER, PAYLOAD: the link ends within it, after `whole` bytes */
-    uint32_t whole;       /* bytes of the payload that come, if it is truncated or PLACED */
+    char *data;     /* PAYLOAD: own copy, or NULL; HEADER: what is PLACED, or NULL */
+    uint64_t place; /* ... where */
+    bool truncated; /* HEADER, PAYLOAD: the link ends within it, after `whole` bytes */
+    uint32_t whole; /* bytes of the payload that come, if it is truncated or PLACED */
+    bool slotted;   /* PAYLOAD: it takes a slot; then, and for ROOM: of kind `slot` */
+    int slot;
     struct spr_list node; /* on spr_sim_rank.borrowed while the layer above keeps the data, or on
                              spr_sim_link.choices */
 };
@@ -50,7 +53,9 @@ struct spr_sim_link {
     uint64_t replay_lag;
     struct spr_sim_event *replay; /* to be sent again before frame nth[REPLAY] + lag + 1 */
     struct spr_rx rx;             /* where the payload goes whose header has arrived */
-    size_t unsent;                /* SENT events pending here */
+    struct spr_tx *first, **last; /* handed over, and without a slot */
+    int taken[2];                 /* slots of the peer */
+    size_t unsent;                /* those, and SENT events pending here */
     struct spr_list choices[3];   /* events to choose from, see choice.c */
     struct spr_list node;         /* on spr_sim_rank.connecting */
     bool killed, reported;

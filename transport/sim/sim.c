@@ -104,6 +104,10 @@ void spr_sim_return_unsent(struct spr_sim_rank *r, struct spr_sim_link *l)
 
     if (l->unsent == 0)
         return;
+    for (struct spr_tx *tx = l->first; tx; tx = tx->next)
+        spr_sim_event_new(r, SPR_SIM_SENT, spr_sim_now_ns(r->sim), l->link.peer)->tx = tx;
+    l->first = NULL;
+    l->last = &l->first;
     for (size_t i = 0; i < r->count; i++) {
         struct spr_sim_event *e = r->heap[i].event;
         if (e->kind != SPR_SIM_SENT || e->peer != l->link.peer)
@@ -151,6 +155,7 @@ struct spr_sim_link *spr_sim_link_to(struct spr_sim_rank *r, int peer)
     for (size_t i = 0; i < SPR_ARRAY_LEN(l->choices); i++)
         spr_list_init(&l->choices[i]);
     spr_list_init(&l->node);
+    l->last = &l->first;
     return l;
 }
 

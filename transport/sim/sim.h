@@ -15,6 +15,11 @@
  * each direction, and a frame between racks takes `rack_latency` longer. A frame passes on as it
  * comes in, from port to uplink to uplink to port, and waits where one is taken.
  *
+ * A receiver may have room for few frames of a link (`slots`): then one takes a slot from when it
+ * leaves until its payload was taken or, borrowed, released, and word of that has come back; what
+ * finds none free waits, and all behind it. So with verbs and, where small payloads take none, with
+ * shared memory.
+ *
  * Usage: create the world, open one transport per rank with spr_sim_open, then alternate between
  * progressing every rank and spr_sim_advance() until nothing is left.
  */
@@ -31,13 +36,17 @@ struct spr_sim_options {
     double bandwidth;   /* bit/s of each port; 0 = infinite */
     double detect_s;    /* a death is seen up to this later than the latency, by each rank apart */
     bool place;         /* ranks write each other's registered memory, as with RDMA */
-    bool memory;        /* links are said to be memory of one host: more messages go ahead */
+    bool memory;        /* links are said to be memory of one host: more messages go ahead, and what
+                           comes may be lent */
     bool choose;        /* nothing happens but what spr_sim_choose() picks; time stands still */
     int ranks_per_host; /* of neighbours; 0 = 1 */
     double local_latency_s, local_bandwidth; /* inside a host; bandwidth as above */
     int hosts_per_rack;                      /* of neighbours; 0 = there is one rack */
     double oversubscription;                 /* of uplinks; 0 = 1 */
     double rack_latency_s;                   /* one way, on top */
+    /* Of each link: of payloads of up to small_bytes, or PLACED ones; of others. 0 = any number. */
+    int slots[2];
+    size_t small_bytes;
 };
 
 struct spr_sim;
