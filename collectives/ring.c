@@ -36,6 +36,7 @@ struct ring {
     uint32_t total;    /* chunks sent, and received: 2 (P-1) per_step */
     uint32_t asked, arrived, sent;
     bool eager;
+    char *staging; /* of chunks that are eager, [AHEAD]; else NULL */
     struct spr_in in[AHEAD];
     struct spr_out out[AHEAD];
 };
@@ -89,17 +90,22 @@ static bool take(spr_request *rq, int left)
     return true;
 }
 
+/* A chunk that is to be added waits in the transport's memory; but not an eager one: it overtakes
+ * one before it that has to ask, the window being used up, and would take the memory that the other
+ * one needs. */
 static void ask(spr_request *rq, int left)
 {
     struct ring *g = rq->state;
     uint32_t scatter = g->total / 2;
 
     while (g->asked < g->total && g->asked < g->arrived + AHEAD) {
+        uint32_t slot = g->asked % AHEAD;
+        char *into = g->staging ? g->staging + slot * g->chunk * g->element : NULL;
         size_t start, n;
         locate(rq, left, g->asked, &start, &n);
-        spr_post_receive(rq, &g->in[g->asked % AHEAD], left, g->asked,
-                         g->asked < scatter ? NULL : (char *)rq->plan.recv + start * g->element,
-                         n * g->element, g->eager);
+        if (g->asked >= scatter)
+            into = (char *)rq->plan.recv + start * g->element;
+        spr_post_receive(rq, &g->in[slot], left, g->asked, into, n * g->element, g->eager);
         g->asked++;
     }
 }
@@ -152,6 +158,12 @@ static spr_status start(spr_request *rq)
     g->per_step = (uint32_t)spr_max_size(spr_div_ceil(g->segment, g->chunk), 1);
     g->total = 2 * ((uint32_t)size - 1) * g->per_step;
     g->eager = spr_min_size(g->chunk, g->segment) * g->element <= rq->comm->options.eager_bytes;
+    if (g->eager) {
+        g->chunk = spr_min_size(g->chunk, spr_max_size(g->segment, 1));
+        g->staging = spr_arena_buffer(&rq->arena, AHEAD * g->chunk * g->element);
+        if (!g->staging)
+            return SPR_ERR_NOMEM;
+    }
     if (size == 1 && rq->plan.recv != rq->plan.send)
         memcpy(rq->plan.recv, rq->plan.send, rq->plan.count * g->element);
     return SPR_OK;
