@@ -18,8 +18,8 @@ import plan
 from hosts import Failed, Hosts
 from peers import Sparring, Work
 
-FEWEST, MOST = 3, 25  # iterations of a point
-POINT_S = {False: 1.5, True: 0.4}  # as many as fit into this time, by prediction; --quick
+FEWEST, MOST = 3, 200  # iterations of a point
+POINT_S = {False: 5, True: 0.4}  # as many as fit into this time, by prediction; --quick
 LARGE_BYTES = 64 << 20  # from here on only every other density
 KEPT = ("collective", "algorithm", "taken", "codec", "iterations", "time_us", "cpu_sum_us",
         "sent_bytes", "link_sent_bytes", "entries", "union_entries", "wrong", "relerr", "phase_us",
