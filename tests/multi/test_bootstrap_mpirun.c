@@ -5,6 +5,7 @@
  *   test_bootstrap_mpirun                 the tests
  *   test_bootstrap_mpirun rank pmix       a rank that must be found through PMIx
  *   test_bootstrap_mpirun rank openmpi    the same without PMIx: a socket named after the job
+ *   test_bootstrap_mpirun rank badjob     one whose SPARRING_JOB is refused
  */
 #include "transport/bootstrap/bootstrap.h"
 
@@ -24,6 +25,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 
 #define RANKS 4
 #define SKIPPED 77
@@ -71,12 +73,30 @@ static int meet(const char *source)
     return 0;
 }
 
+/* What the bootstrap had got from PMIx is closed by then, and nothing is left to close again. */
+static int be_refused(void)
+{
+    struct spr_options opts = {.insecure = false};
+    struct spr_error error = {.rank = -1};
+    struct spr_auth_key key = {.epoch = 0};
+    spr_bootstrap boot = SPR_BOOTSTRAP_INIT;
+    struct spr_identity id;
+
+    setenv("SPARRING_JOB", "xyz", 1);
+    if (spr_bootstrap_open(NULL, &opts, 0, &id, &key, &boot, &error) != SPR_ERR_INVALID ||
+        strcmp(id.source, "pmix") != 0)
+        return failed("not refused", &error);
+    return boot.close || boot.ctx || spr_mem_live() != 0 ? failed("not closed", &error) : 0;
+}
+
 static int rank_main(const char *how)
 {
     bool pmix = strcmp(how, "pmix") == 0;
     uint64_t start = spr_monotonic_ns();
     int status;
 
+    if (strcmp(how, "badjob") == 0)
+        return be_refused();
     if (!pmix)
         unsetenv("PMIX_RANK");
     /* Twice: a process may make more than one communicator. */
@@ -122,6 +142,16 @@ static void ranks_meet_through_pmix(void **state)
 #endif
 }
 
+static void a_job_that_is_refused_is_closed_once(void **state)
+{
+    (void)state;
+#ifdef HAVE_PMIX
+    assert_int_equal(run_mpirun("badjob"), 0);
+#else
+    skip();
+#endif
+}
+
 static void ranks_meet_without_pmix_on_one_host(void **state)
 {
     (void)state;
@@ -143,6 +173,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_meet_through_pmix),
+        cmocka_unit_test(a_job_that_is_refused_is_closed_once),
         cmocka_unit_test(ranks_meet_without_pmix_on_one_host),
     };
 

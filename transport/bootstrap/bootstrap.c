@@ -78,8 +78,10 @@ found:
     status = spr_identity_job(key, job_text, &key->job, error);
     if (status == SPR_OK && !pmix)
         return open_root(opts, id, key, deadline_ns, boot, error);
-    if (status != SPR_OK && pmix)
+    if (status != SPR_OK && pmix) {
         boot->close(boot->ctx);
+        *boot = (spr_bootstrap)SPR_BOOTSTRAP_INIT; /* the caller closes what it finds there */
+    }
     return status;
 }
 
