@@ -32,6 +32,8 @@ base_libspr_base_la_SOURCES = \
 	base/prefix.h \
 	base/rng.c \
 	base/rng.h \
+	base/series.c \
+	base/series.h \
 	base/status.c \
 	base/trace.c \
 	base/trace.h \

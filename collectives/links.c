@@ -12,6 +12,7 @@
 
 #include "base/cpu.h"
 #include "base/log.h"
+#include "base/series.h"
 #include "collectives/choice.h"
 #include "collectives/create.h"
 #include "collectives/racks.h"
@@ -152,16 +153,13 @@ static bool links_complete(void *arg)
 /* "rank 3 (host b)" for each peer without a link. */
 static void missing_links(const spr_comm *comm, char *text, size_t bytes)
 {
-    size_t used = 0;
+    struct spr_series links;
 
-    text[0] = '\0';
-    for (int r = 0; r < comm->size && used < bytes; r++) {
+    spr_series_begin(&links, text, bytes);
+    for (int r = 0; r < comm->size; r++) {
         const struct spr_link *l = comm->channel.peers[r].link;
-        if (r == comm->rank || (l && l->state == SPR_LINK_UP))
-            continue;
-        int n = snprintf(text + used, bytes - used, "%srank %d (host %s)", used ? ", " : "", r,
-                         comm->peers[r].host);
-        used += n > 0 ? (size_t)n : 0;
+        if (r != comm->rank && !(l && l->state == SPR_LINK_UP))
+            spr_series_add(&links, "rank %d (host %s)", r, comm->peers[r].host);
     }
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/series.h"
 #include "transport/channel_private.h"
 
 /* A frame of the channel's own: grants, requests, credits, abort, bye. */
@@ -447,41 +448,25 @@ static bool behind(const struct spr_channel_peer *p, uint32_t operation)
     return (int32_t)(p->heard - operation) < 0;
 }
 
-/* "2, 5-7" */
 void spr_channel_waiting_for(const struct spr_channel *ch, uint32_t operation, char *text,
                              size_t bytes, int *first)
 {
-    size_t used = 0;
-    int run = -1, rank = -1;
+    struct spr_series ranks;
     bool only_behind = false;
 
-    text[0] = '\0';
+    spr_series_begin(&ranks, text, bytes);
     *first = -1;
     for (int r = 0; r < ch->size; r++)
         only_behind |= waits_for(&ch->peers[r], operation) && behind(&ch->peers[r], operation);
-    for (int i = 0; i <= ch->size; i++) {
-        const struct spr_channel_peer *p = &ch->peers[i];
-        bool waits;
-        if (i < ch->size && p->gone)
+    for (int r = 0; r < ch->size; r++) {
+        const struct spr_channel_peer *p = &ch->peers[r];
+        if (p->gone || !waits_for(p, operation) || (only_behind && !behind(p, operation)))
             continue;
-        waits = i < ch->size && waits_for(p, operation) && (!only_behind || behind(p, operation));
-        if (i < ch->size)
-            rank = p->channel ? p->rank : i; /* these ascend without gaps */
-        else
-            rank++;
-        if (waits && run < 0)
-            run = rank;
-        if (waits && *first < 0)
-            *first = rank;
-        if (!waits && run >= 0 && used < bytes) {
-            int n = run == rank - 1
-                        ? snprintf(text + used, bytes - used, "%s%d", used ? ", " : "", run)
-                        : snprintf(text + used, bytes - used, "%s%d-%d", used ? ", " : "", run,
-                                   rank - 1);
-            used += n > 0 ? (size_t)n : 0;
-            run = -1;
-        }
+        if (*first < 0)
+            *first = p->rank;
+        spr_series_add_number(&ranks, p->rank); /* they ascend */
     }
+    spr_series_end(&ranks);
 }
 
 const struct spr_link_events spr_channel_link_events = {

@@ -270,7 +270,7 @@ void spr_channel_destroy(struct spr_channel *ch);
 /* Does it wait for a message of this peer, or to be allowed to send it one? */
 bool spr_channel_waits_for(const struct spr_channel *ch, int peer, uint32_t operation);
 /* Ranks that an operation waits for: those that have not reached it; if there are none, all with
- * posted receives and sends without grant. Text like "2, 5-7". */
+ * posted receives and sends without grant. Text like "2, 5-7"; ends with ", ..." when it is cut. */
 void spr_channel_waiting_for(const struct spr_channel *ch, uint32_t operation, char *text,
                              size_t bytes, int *first);
 

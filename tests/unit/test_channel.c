@@ -64,17 +64,17 @@ struct scene {
     struct spr_channel channel;
 };
 
-/* Rank 0 of two. */
-static void begin(struct scene *s)
+/* Rank 0, with a link to rank 1. */
+static void begin(struct scene *s, int size)
 {
     struct spr_error error = {0};
 
     memset(s, 0, sizeof *s);
     assert_int_equal(spr_opt_defaults(spr_options_table, spr_options_count, &s->options, &error),
                      SPR_OK);
-    s->trace = spr_trace_new(0, 2);
+    s->trace = spr_trace_new(0, size);
     assert_non_null(s->trace);
-    assert_int_equal(spr_channel_init(&s->channel, 0, 2, 1, &s->options, &spr_clock_monotonic,
+    assert_int_equal(spr_channel_init(&s->channel, 0, size, 1, &s->options, &spr_clock_monotonic,
                                       &s->counters, s->trace),
                      SPR_OK);
     s->channel.events = (struct spr_channel_events){.failed = failed,
@@ -111,7 +111,7 @@ static void half_a_frame_of_the_last_epoch_has_no_effect_in_the_next(void **stat
                               .arg = 1,
                               .arg64 = (uint32_t)SPR_ERR_RANK_LOST};
         struct spr_rx rx;
-        begin(&s);
+        begin(&s, 2);
         spr_frame_seal_payload(&f, text);
         spr_channel_stop(&s.channel, SPR_ERR_RANK_LOST, 1, "seen here, too");
         assert_int_equal(spr_channel_link_events.header(&s.link, &f, &rx), SPR_OK);
@@ -138,7 +138,7 @@ static void half_a_message_of_a_dead_rank_disagrees_with_nobody(void **state)
 
         f.arg = 1; /* without a grant */
         spr_frame_seal(&f);
-        begin(&s);
+        begin(&s, 2);
         assert_int_equal(spr_channel_link_events.header(&s.link, &f, &rx), SPR_OK);
         assert_non_null(s.channel.peers[1].arriving);
         spr_channel_stop(&s.channel, SPR_ERR_RANK_LOST, 1, "a guardian said so");
@@ -152,11 +152,39 @@ static void half_a_message_of_a_dead_rank_disagrees_with_nobody(void **state)
     }
 }
 
+static void ranks_that_are_waited_for_are_named_as_a_whole(void **state)
+{
+    enum { SIZE = 300 };
+    static struct spr_recv receives[SIZE];
+    char all[2000], text[128];
+    struct scene s;
+    size_t length;
+    int first;
+
+    (void)state;
+    begin(&s, SIZE);
+    for (int r = 101; r < SIZE; r += 2) {
+        receives[r] = (struct spr_recv){.peer = r, .operation = 5, .eager = true};
+        spr_channel_receive(&s.channel, &receives[r]);
+    }
+    spr_channel_waiting_for(&s.channel, 5, all, sizeof all, &first);
+    assert_int_equal(first, 101);
+    assert_string_equal(all + strlen(all) - 10, ", 297, 299");
+    spr_channel_waiting_for(&s.channel, 5, text, sizeof text, &first);
+    assert_int_equal(first, 101);
+    length = strlen(text) - strlen(", ...");
+    assert_string_equal(text + length, ", ...");
+    assert_memory_equal(text, all, length);
+    assert_int_equal(all[length], ',');
+    end(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(half_a_frame_of_the_last_epoch_has_no_effect_in_the_next),
         cmocka_unit_test(half_a_message_of_a_dead_rank_disagrees_with_nobody),
+        cmocka_unit_test(ranks_that_are_waited_for_are_named_as_a_whole),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,14 +45,35 @@ static void sets_of_ranks_read_as_a_person_would_write_them(void **state)
 
 static void a_long_list_is_cut_but_counted(void **state)
 {
-    char text[600], small[10];
+    char small[16], nothing[4];
 
     (void)state;
-    assert_int_equal(spr_ranks_text(even, NULL, 10000, text, sizeof(text)), 5000);
-    assert_true(strlen(text) < 550);
-    assert_string_equal(text + strlen(text) - 5, ", ...");
-    spr_ranks_text(even, NULL, 10000, small, sizeof(small));
-    assert_string_equal(small, "ranks 0, ");
+    assert_int_equal(spr_ranks_text(even, NULL, 10000, small, sizeof(small)), 5000);
+    assert_string_equal(small, "ranks 0, 2, ...");
+    assert_int_equal(spr_ranks_text(even, NULL, 10000, nothing, sizeof(nothing)), 5000);
+    assert_string_equal(nothing, "ran");
+}
+
+/* Half of a number names a rank that has nothing to do with it. */
+static void no_number_is_cut(void **state)
+{
+    static const char dots[] = ", ...";
+    char all[6000], text[700];
+
+    (void)state;
+    spr_ranks_text(even, NULL, 2000, all, sizeof(all));
+    for (size_t bytes = 16; bytes <= sizeof(text); bytes++) {
+        size_t length;
+
+        memset(text, 'x', sizeof(text));
+        spr_ranks_text(even, NULL, 2000, text, bytes);
+        length = strnlen(text, sizeof(text));
+        assert_true(length < bytes && length + strlen(", 1998") + strlen(dots) >= bytes);
+        length -= strlen(dots);
+        assert_string_equal(text + length, dots);
+        assert_memory_equal(text, all, length);
+        assert_int_equal(all[length], ',');
+    }
 }
 
 int main(void)
@@ -60,6 +81,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sets_of_ranks_read_as_a_person_would_write_them),
         cmocka_unit_test(a_long_list_is_cut_but_counted),
+        cmocka_unit_test(no_number_is_cut),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/series.h"
 
 /* Bridges and the host's ends of containers and virtual machines: they are up, have addresses that
  * look right, and lead to no other host. */
@@ -180,10 +181,10 @@ static bool has_address(const struct ifaddrs *all, const char *name)
 /* "lo 127.0.0.1, lo ::1, eth0 192.0.2.2, eth1 (down)": an interface has one entry per address. */
 static void list_interfaces(const struct ifaddrs *all, char *text, size_t bytes)
 {
-    size_t used = 0;
+    struct spr_series interfaces;
 
-    text[0] = '\0';
-    for (const struct ifaddrs *i = all; i && used < bytes; i = i->ifa_next) {
+    spr_series_begin(&interfaces, text, bytes);
+    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
         struct spr_tcp_address a;
         char address[SPR_TCP_ADDRESS_TEXT] = "(no address)";
         bool own = address_rank(i, &a) > 0;
@@ -191,8 +192,7 @@ static void list_interfaces(const struct ifaddrs *all, char *text, size_t bytes)
             continue;
         if (own)
             spr_tcp_address_print(&a, address, sizeof address);
-        used += (size_t)snprintf(text + used, bytes - used, "%s%s %s", used ? ", " : "",
-                                 i->ifa_name, is_up(i) ? address : "(down)");
+        spr_series_add(&interfaces, "%s %s", i->ifa_name, is_up(i) ? address : "(down)");
     }
 }
 
