@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * Ranks that meet: over TCP, IPv6, a Unix socket and a shared file; alone, and by the user's own
- * means.
+ * means. What that costs rank 0 when it fails.
  */
 #include "transport/bootstrap/bootstrap.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,6 +26,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "tests/multi/bootstrap_ranks.h"
+#include "transport/bootstrap/root.h"
 
 /* ---- All come ---- */
 
@@ -319,6 +323,66 @@ static void running_out_of_memory_is_an_error(void **state)
     assert_int_equal(spr_mem_live(), live);
 }
 
+/* The number that the next file would get is not allowed any more. Returns the limit before. */
+static struct rlimit open_no_more(void)
+{
+    struct rlimit before, none;
+    int next = dup(0);
+
+    close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = (rlim_t)next;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    return before;
+}
+
+/* It stays for half a second, for those who still come: here nobody does. Either rank 1 does not
+ * fit, or it cannot be let in and knocks all the time. */
+static void rank_0_sleeps_while_it_stays_after_a_failure(void **state)
+{
+    (void)state;
+    for (int full = 0; full < 2; full++) {
+        struct plan p = make_plan(3);
+        struct spr_auth_key key = make_key(&p, 0);
+        uint64_t now = spr_monotonic_ns();
+        spr_bootstrap boot = SPR_BOOTSTRAP_INIT;
+        struct spr_error error = {.rank = -1};
+        char in[8] = "", out[3 * sizeof(in)];
+        struct rlimit files = {0};
+        void *request = NULL;
+        spr_status status;
+        int rounds = 0;
+        pid_t child;
+
+        choose_tcp(&p);
+        p.odd_bytes = 9;
+        assert_int_equal(spr_bootstrap_tcp(p.root, &key, false, now + 30 * SECOND, &boot, &error),
+                         SPR_OK);
+        fflush(NULL);
+        child = fork();
+        if (child == 0)
+            rank_process(&p, 1);
+        if (full)
+            files = open_no_more();
+        assert_int_equal(spr_bootstrap_begin(&boot, in, out, sizeof(in), &request, &error), SPR_OK);
+        while ((status = boot.test(boot.ctx, request)) == SPR_IN_PROGRESS) {
+            struct spr_root *root = spr_root_of(&boot);
+
+            root->side->wait(root, spr_monotonic_ns() + SECOND / 10);
+            rounds++;
+        }
+        if (full)
+            assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+        boot.close(boot.ctx);
+        kill(child, SIGKILL);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        assert_int_equal(status, full ? SPR_ERR_SYSTEM : SPR_ERR_MISMATCH);
+        printf("# looked %d times\n", rounds);
+        assert_true(rounds < 1000 * spr_time_factor());
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -335,6 +399,7 @@ int main(void)
         cmocka_unit_test(a_bootstrap_of_the_user_is_passed_through),
         cmocka_unit_test(a_bootstrap_of_the_user_is_closed_once),
         cmocka_unit_test(running_out_of_memory_is_an_error),
+        cmocka_unit_test(rank_0_sleeps_while_it_stays_after_a_failure),
     };
 
     (void)bootstrap_test_begin();

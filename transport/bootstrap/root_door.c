@@ -220,6 +220,7 @@ void spr_root_door_accept(struct spr_root *r)
                                  "rank 0 cannot accept a connection from each of %d ranks: %m "
                                  "(see ulimit -n)",
                                  spr_root_others(r));
+            listen_watch(r, false); /* who waits there would wake us at once, again and again */
             return;
         } /* else: that connection is gone already */
     }

@@ -251,7 +251,9 @@ static void server_wait(struct spr_root *r, uint64_t until_ns)
     struct epoll_event event;
     uint64_t now = spr_monotonic_ns();
 
-    if (!s->broadcasting)
+    if (r->error.status != SPR_OK)
+        until_ns = spr_min_u64(until_ns, s->linger_ns);
+    else if (!s->broadcasting)
         until_ns = spr_min_u64(until_ns, s->note_next_ns);
     until_ns = spr_min_u64(until_ns, spr_root_door_until(r));
     /* Level-triggered: the event stays for server_step(). */
