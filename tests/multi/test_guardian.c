@@ -156,6 +156,18 @@ static void a_program_that_is_not_there_is_named(void **state)
     assert_int_equal(fd, -1);
 }
 
+static void a_program_that_fails_is_no_guardian(void **state)
+{
+    struct spr_error error = {0};
+    int fd = -1;
+
+    (void)state;
+    assert_int_equal(spr_guardian_start("/bin/false", RANK, STDIN_FILENO, &fd, &error),
+                     SPR_ERR_SYSTEM);
+    assert_non_null(strstr(error.text, "/bin/false ended at once, with status 1"));
+    assert_int_equal(fd, -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -163,6 +175,7 @@ int main(void)
         cmocka_unit_test(a_connection_that_does_not_come_up_delays_nobody),
         cmocka_unit_test(nothing_is_said_of_a_rank_that_leaves),
         cmocka_unit_test(a_program_that_is_not_there_is_named),
+        cmocka_unit_test(a_program_that_fails_is_no_guardian),
     };
     const char *build = getenv("top_builddir");
 

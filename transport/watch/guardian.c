@@ -46,7 +46,7 @@ static int spawn(const char *path, int rank, int board, int socket, pid_t *pid)
 spr_status spr_guardian_start(const char *path, int rank, int board_fd, int *fd,
                               struct spr_error *error)
 {
-    int ends[2], board, socket, rc = ENFILE;
+    int ends[2], board, socket, end = 0, rc = ENFILE;
     pid_t pid;
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
@@ -65,9 +65,16 @@ spr_status spr_guardian_start(const char *path, int rank, int board_fd, int *fd,
         return spr_error_errno(error, rc == ENOENT ? SPR_ERR_NOT_FOUND : SPR_ERR_SYSTEM, rank, rc,
                                "start %s", path);
     }
-    /* The one that was started ends at once, its child is the guardian. */
-    while (waitpid(pid, &rc, 0) < 0 && errno == EINTR)
+    /* The one that was started ends at once, its child is the guardian. Where the program ignores
+     * SIGCHLD, nobody learns how it ended. */
+    while (waitpid(pid, &end, 0) < 0 && errno == EINTR)
         ;
+    if (end) {
+        close(ends[0]);
+        return spr_error_set(error, SPR_ERR_SYSTEM, rank, "%s ended at once, with %s %d", path,
+                             WIFEXITED(end) ? "status" : "signal",
+                             WIFEXITED(end) ? WEXITSTATUS(end) : WTERMSIG(end));
+    }
     *fd = ends[0];
     return SPR_OK;
 }
