@@ -31,7 +31,8 @@ typedef struct spr_comm_options {
     spr_bootstrap *bootstrap;   /* user-supplied; NULL: found from the environment */
     const char *root;           /* "host:port" of rank 0; with rank and size set: no environment */
     const char *file;           /* path of a shared file to meet at, instead of root */
-    int rank, size;             /* used when size > 0 together with root or file */
+    int rank, size;             /* used when size > 0, with a root or file of here or the
+                                 * environment; without one, behind any launcher */
     const char *transports;     /* "auto", or a list such as "shm,verbs,epoll" */
     const char *interface_name; /* "eth0" or an address; list with commas */
     int progress;               /* SPR_PROGRESS_... */

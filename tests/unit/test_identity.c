@@ -201,6 +201,44 @@ static void options_go_before_the_environment(void **state)
     assert_string_equal(id.file, "/some/where");
 }
 
+static void numbers_in_the_options_need_a_place(void **state)
+{
+    static const char *const none[] = {NULL};
+    static const char *const place[] = {"SPARRING_ROOT=h:1", NULL};
+    static const char *const launched[] = {"RANK=2", "WORLD_SIZE=4", "MASTER_ADDR=a",
+                                           "MASTER_PORT=1", NULL};
+    struct spr_comm_options options = SPR_COMM_OPTIONS_INIT;
+
+    (void)state;
+    options.rank = 1;
+    options.size = 2;
+    for (int empty = 0; empty < 2; empty++) {
+        options.root = empty ? "" : NULL;
+        environment(none);
+        assert_int_equal(find(&options), SPR_ERR_INVALID);
+        assert_non_null(strstr(error.text, "options: rank 1 of 2, but no root or file"));
+        environment(place);
+        assert_int_equal(find(&options), SPR_OK);
+        assert_string_equal(id.source, "options");
+        assert_int_equal(id.rank, 1);
+        assert_int_equal(id.size, 2);
+        assert_string_equal(id.root, "h:1");
+        environment(launched);
+        assert_int_equal(find(&options), SPR_OK);
+        assert_string_equal(id.source, "torch");
+    }
+    options.root = "";
+    options.file = "/some/where";
+    assert_int_equal(find(&options), SPR_OK);
+    assert_string_equal(id.file, "/some/where");
+    environment(none);
+    options.file = NULL;
+    options.rank = 0;
+    options.size = 1;
+    assert_int_equal(find(&options), SPR_OK); /* nobody to meet */
+    assert_int_equal(id.size, 1);
+}
+
 static void a_place_in_the_environment_may_be_a_file(void **state)
 {
     static const char *const file[] = {"SPARRING_RANK=1", "SPARRING_SIZE=2", "SPARRING_FILE=/a/b",
@@ -295,6 +333,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(each_launcher_is_recognised),
         cmocka_unit_test(what_cannot_be_is_refused_in_one_line),
         cmocka_unit_test(options_go_before_the_environment),
+        cmocka_unit_test(numbers_in_the_options_need_a_place),
         cmocka_unit_test(a_place_in_the_environment_may_be_a_file),
         cmocka_unit_test(jobs_have_names_of_their_own),
         cmocka_unit_test(siblings_find_the_same_name),

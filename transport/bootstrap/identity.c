@@ -12,13 +12,10 @@
 #include "transport/bootstrap/pmix.h"
 #include "transport/bootstrap/root_address.h"
 
-/* An empty variable counts as none: that is how shells pass "nothing" on. */
-static const char *variable(const char *name)
-{
-    const char *text = name ? getenv(name) : NULL;
+/* An empty text counts as none: that is how shells pass "nothing" on. */
+static const char *filled(const char *text) { return text && *text ? text : NULL; }
 
-    return text && *text ? text : NULL;
-}
+static const char *variable(const char *name) { return name ? filled(getenv(name)) : NULL; }
 
 static bool parse_number(const char *text, int *value)
 {
@@ -118,11 +115,15 @@ static spr_status set_place(char to[300], const char *text, const char *what,
 static spr_status named_place(const struct spr_comm_options *options, struct spr_identity *id,
                               struct spr_error *error)
 {
-    bool given = options && (options->root || options->file);
-    const char *root = given ? options->root : variable("SPARRING_ROOT");
-    const char *file = given ? options->file : variable("SPARRING_FILE");
-    spr_status status = set_place(id->root, root, "the root", error);
+    const char *root = options ? filled(options->root) : NULL;
+    const char *file = options ? filled(options->file) : NULL;
+    spr_status status;
 
+    if (!root && !file) {
+        root = variable("SPARRING_ROOT");
+        file = variable("SPARRING_FILE");
+    }
+    status = set_place(id->root, root, "the root", error);
     if (status == SPR_OK && !root) /* both: the root is the shorter way */
         status = set_place(id->file, file, "the path of the file", error);
     return status;
@@ -136,6 +137,10 @@ static spr_status from_options(const struct spr_comm_options *options, struct sp
     id->size = options->size;
     if (id->rank < 0 || id->rank >= id->size)
         return spr_error_set(error, SPR_ERR_INVALID, -1, "options: rank %d of %d ranks", id->rank,
+                             id->size);
+    if (id->size > 1 && !id->root[0] && !id->file[0])
+        return spr_error_set(error, SPR_ERR_INVALID, -1,
+                             "options: rank %d of %d, but no root or file to meet at", id->rank,
                              id->size);
     return SPR_OK;
 }
@@ -155,12 +160,17 @@ static spr_status from_launcher(const struct spr_launcher *l, struct spr_identit
     return status;
 }
 
-static spr_status from_environment(bool use_pmix, struct spr_identity *id, bool *pmix,
-                                   char job_text[SPR_JOB_TEXT_BYTES], struct spr_error *error)
+/* The options go first when they say all of it, else behind every launcher that does. */
+static spr_status find(const struct spr_comm_options *options, bool use_pmix,
+                       struct spr_identity *id, bool *pmix, char job_text[SPR_JOB_TEXT_BYTES],
+                       struct spr_error *error)
 {
-    bool placed = id->root[0] || id->file[0];
-    spr_status status = check_halves(error);
+    bool placed = id->root[0] || id->file[0], numbered = options && options->size > 0;
+    spr_status status;
 
+    if (placed && numbered)
+        return from_options(options, id, error);
+    status = check_halves(error);
     if (status != SPR_OK)
         return status;
     for (size_t i = 0; i < spr_launchers_count; i++) {
@@ -176,6 +186,8 @@ static spr_status from_environment(bool use_pmix, struct spr_identity *id, bool 
             return SPR_OK;
         }
     }
+    if (numbered)
+        return from_options(options, id, error);
     id->source = "single";
     if (placed)
         spr_warn(SPR_SUB_INIT,
@@ -189,7 +201,6 @@ spr_status spr_identity_find(const struct spr_comm_options *options, bool use_pm
                              struct spr_identity *id, bool *pmix, char job_text[SPR_JOB_TEXT_BYTES],
                              struct spr_error *error)
 {
-    bool from_user = options && options->size > 0 && (options->root || options->file);
     spr_status status;
 
     memset(id, 0, sizeof(*id));
@@ -197,12 +208,8 @@ spr_status spr_identity_find(const struct spr_comm_options *options, bool use_pm
     *pmix = false;
     job_text[0] = '\0';
     status = named_place(options, id, error);
-    if (status != SPR_OK)
-        return status;
-    if (from_user)
-        status = from_options(options, id, error);
-    else
-        status = from_environment(use_pmix, id, pmix, job_text, error);
+    if (status == SPR_OK)
+        status = find(options, use_pmix, id, pmix, job_text, error);
     name_job(job_text, id->root[0] ? id->root : id->file);
     return status;
 }
