@@ -103,8 +103,8 @@ void spr_trace_print(const struct spr_trace_header *header, const struct spr_eve
         print_name(e, out);
         break;
     case SPR_EV_COMPLETE:
-        fprintf(out, " op=%" PRIu64 " status=%s us=%" PRIu32, e->a,
-                spr_status_name((spr_status)e->b), e->c / 1000);
+        fprintf(out, " op=%" PRIu64 " status=%s us%s%" PRIu32, e->a,
+                spr_status_name((spr_status)e->b), e->c < UINT32_MAX ? "=" : ">=", e->c / 1000);
         break;
     case SPR_EV_SEND:
     case SPR_EV_HOLD:
