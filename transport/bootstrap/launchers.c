@@ -131,6 +131,7 @@ static void starter(const char *rank_variable, char *text, size_t bytes)
         if (parent <= 1)
             break;
         pid = parent;
+        start = 0; /* its own, or, where that cannot be seen, none: not that of its child */
     }
     spr_free(environment);
     snprintf(text, bytes, "process %ld.%llu", pid, start);
