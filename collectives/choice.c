@@ -106,7 +106,7 @@ spr_status spr_comm_open_transports(spr_comm *comm, struct spr_transport_offer *
                                     struct spr_error *error)
 {
     const char *list = comm->options.transports;
-    bool any = listed(list, "auto"), have_tcp = false;
+    bool any = listed(list, "auto"), have_tcp = false, have_uring = false;
     int without = comm->transport_count;
     spr_status status = SPR_OK;
 
@@ -125,8 +125,12 @@ spr_status spr_comm_open_transports(spr_comm *comm, struct spr_transport_offer *
         } else {
             status = open_one(comm, kind, asked_for, offer, error);
             have_tcp |= tcp && offer->open;
+            have_uring |= kind->id == SPR_T_URING && offer->open;
         }
     }
+    if (status == SPR_OK && !have_uring && comm->options.zerocopy_bytes != SIZE_MAX)
+        spr_warn(SPR_SUB_INIT, "SPARRING_ZEROCOPY has no effect: it is for the transport uring, "
+                               "which is not used; SPARRING_TRANSPORTS=auto,uring asks for it");
     if (status == SPR_OK && comm->transport_count == without)
         status = spr_error_set(error, SPR_ERR_UNSUPPORTED, comm->rank,
                                "no transport of '%s' works here: sparring-info says why; "
