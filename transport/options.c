@@ -38,7 +38,7 @@ const struct spr_opt spr_options_table[] = {
     {"crc", "auto", "checksum of every payload; auto: on TCP between hosts only", SPR_OPT_ENUM,
      FIELD(crc), crc_choices, 0, 0},
     {"determinism", "run",
-     "run: bits of sums depend on hosts, racks and rates of links; canonical: not; off: on timing",
+     "run: bits of sums depend on hosts, racks and links; canonical: not; off: on timing, too",
      SPR_OPT_ENUM, FIELD(determinism), determinism_choices, 0, 0},
     {"model", "",
      "how algorithms are chosen: measure, or constants of sparring-tune; empty: by rules",

@@ -3,7 +3,7 @@
  * Tuning: which algorithm a collective will take, and why; and which codec is the fastest.
  *
  * Without a model, or where there are racks (SPARRING_TOPOLOGY), of whose uplinks it knows nothing,
- * "auto" goes by rules: by size, by who shares a host or a rack, by rates of links. With one it
+ * "auto" goes by rules: by size, by who shares a host or a rack, by the links. With one it
  * takes the algorithm that the model says is the fastest for this size, density and growth of the
  * union; a compressed allreduce then also becomes a dense one where that is faster. A model is a
  * few constants, seconds per byte, per entry and so on, equal on all ranks: measured by
