@@ -50,9 +50,11 @@ const float *spr_codec_residual(const spr_codec *codec);
 /*
  * State as bytes, keyed by parameter: may be loaded into a codec whose layout orders or groups the
  * parameters differently. save: *bytes is the capacity of `buffer` in, the size out; TOO_SMALL when
- * it does not fit (buffer may be NULL to ask). load: parameters that the bytes do not name start at
- * zero; parameters unknown to the layout are ignored; a size that differs is MISMATCH, damaged
- * bytes are CORRUPT, those of another version UNSUPPORTED, and none of these changes the state.
+ * it does not fit, or `buffer` is NULL, to ask. A failed step is saved as if dropped: its gradient
+ * is in the residual, and the first call of a codec that loads it is a new step; so do not repeat
+ * the failed one there. load: parameters that the bytes do not name start at zero; parameters
+ * unknown to the layout are ignored; a size that differs is MISMATCH, damaged bytes are CORRUPT,
+ * those of another version UNSUPPORTED, and none of these changes the state.
  * merge: as load, but parameters that the bytes do not name stay as they are; for a bucket that was
  * several before, whose states are merged one after the other. The number of steps, which is to be
  * the same in all of them, and a threshold are those of the last one; what stays is made worth the
