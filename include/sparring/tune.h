@@ -75,7 +75,7 @@ spr_status spr_comm_tune_list(spr_comm *comm, const spr_sparse *list, size_t cou
  * which there is one algorithm. Of a codec with two rounds (powersgd) the first one is. */
 spr_status spr_codec_tune(spr_comm *comm, spr_codec *codec);
 
-/* What these two have found, and what SPARRING_TRIALS gave, as a value of SPARRING_TRIALS, the same
+/* What these have found, and what SPARRING_TRIALS gave, as a value of SPARRING_TRIALS, the same
  * text on all ranks; "" when there is nothing. Of each kind of call the fastest algorithm and its
  * time; it holds for as many ranks on as many hosts. `text` has room for `bytes`, of which
  * SPR_TRIALS_BYTES suffice, and is returned. Any thread. */
@@ -89,7 +89,7 @@ typedef struct spr_prediction {
      * union is known. */
     double seconds;
     int chosen;      /* not 0: "auto" takes this one */
-    double measured; /* by spr_comm_tune_for(); NaN: not called, or soon left out */
+    double measured; /* by a trial, see spr_comm_trials(); NaN: in none, or soon left out */
 } spr_prediction;
 
 /*
