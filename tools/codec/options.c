@@ -196,7 +196,7 @@ static const struct option_row rows[] = {
     {"goals", 0, NULL, take_goals, "only rows for which a goal is stated"},
     {"triples", 0, "N", take_triples, "reference, operation, reference [30]"},
     {"time", 0, "T", take_time, "for each row at most [20s]"},
-    {"quick", 0, NULL, take_quick, "5 triples, 1M, 1%, as far as not said otherwise"},
+    {"quick", 0, NULL, take_quick, "5 triples, 2s, 1M, 1%, as far as not said otherwise"},
     {"lines", 0, NULL, take_lines,
      "run the lines 'DENSITY OPERATION' of standard input, each\n"
      "once, and print the microseconds; 'save FILE' writes the\n"

@@ -57,7 +57,7 @@ bool doctor_asked(const struct spr_options *options, const char *transport)
 #define FILES_PER_PEER 4
 #define FILES_OF_RANK 64
 #define FILES_ENOUGH 1024
-/* A flight recorder of a rank is 256 KiB. */
+/* A flight recorder of a rank is 164 KiB. */
 #define SHM_ENOUGH (64 * MIB)
 
 static const char memlock_remedy[] =
