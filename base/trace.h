@@ -98,8 +98,8 @@ struct spr_trace {
 
 /* In private memory. NULL: no memory. */
 struct spr_trace *spr_trace_new(int rank, int size);
-/* Move into DIR/rank-R.trace, which replaces a file of that name. False: *why says why not, and all
- * stays as it is. */
+/* Move into DIR/rank-R.trace, which replaces a file of that name unless its process lives: then it
+ * is rank-R.1.trace, and so on. False: *why says why not, and all stays as it is. */
 bool spr_trace_share(struct spr_trace *t, const char *dir, uint64_t job, uint32_t epoch, char *why,
                      size_t why_bytes);
 /* The communicator ends in order: a file stays, and says so. NULL is harmless. */

@@ -5,6 +5,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -50,14 +52,16 @@ static void read_line(const char *path, char *text, size_t bytes)
     text[strcspn(text, "\n")] = '\0';
 }
 
-/* Clock ticks since boot at which this process began; together with the pid it is never reused. */
-static uint64_t process_start(void)
+/* Clock ticks since boot at which a process began, 0: there is none; together with the pid it is
+ * never reused. */
+static uint64_t process_start(uint32_t pid)
 {
     unsigned long long start = 0;
     char text[1024];
     const char *rest;
 
-    read_line("/proc/self/stat", text, sizeof text);
+    snprintf(text, sizeof text, "/proc/%" PRIu32 "/stat", pid);
+    read_line(text, text, sizeof text);
     rest = strrchr(text, ')'); /* the name before it may hold anything */
     if (!rest || sscanf(rest + 1,
                         " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
@@ -75,7 +79,7 @@ static void describe(struct spr_trace_header *h, uint64_t job, uint32_t epoch, i
     h->epoch = epoch;
     h->index = (uint32_t)index;
     h->job = job;
-    h->process_start = process_start();
+    h->process_start = process_start(h->pid);
     read_line("/proc/sys/kernel/random/boot_id", h->boot_id, sizeof h->boot_id);
     gethostname(h->host, sizeof h->host - 1);
     h->start_ns = spr_monotonic_ns();
@@ -113,6 +117,34 @@ static int open_dir(const char *path)
     return dir;
 }
 
+/* Is it the recorder of another process, that lives? */
+static bool lives(int dir, const char *name)
+{
+    struct spr_trace_header h = {0};
+    int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    bool read_all = fd >= 0 && read(fd, &h, sizeof h) == (ssize_t)sizeof h;
+
+    if (fd >= 0)
+        close(fd);
+    return read_all && h.process_start && h.pid != (uint32_t)getpid() &&
+           h.process_start == process_start(h.pid);
+}
+
+/* Ranks that were taken into a communicator have numbers that ranks had which live under others
+ * now. */
+static void free_name(int dir, int rank, int index, char *name, size_t bytes)
+{
+    int number = index;
+
+    do {
+        if (number > 0)
+            snprintf(name, bytes, "rank-%d.%d.trace", rank, number);
+        else
+            snprintf(name, bytes, "rank-%d.trace", rank);
+        number++;
+    } while (lives(dir, name));
+}
+
 /* Copy what there is into the file and go on in there; under its own name only when complete. */
 static bool move(struct spr_trace *t, int dir, const char *temporary, const char *name)
 {
@@ -144,14 +176,12 @@ bool spr_trace_share(struct spr_trace *t, const char *path, uint64_t job, uint32
                      size_t why_bytes)
 {
     char name[48] = "", temporary[64];
-    int dir = open_dir(path), index = dir >= 0 ? take_index() : -1, rank = t->header->rank;
+    int dir = open_dir(path), index = dir >= 0 ? take_index() : -1;
     int error = errno;
     bool moved;
 
-    if (index > 0)
-        snprintf(name, sizeof name, "rank-%d.%d.trace", rank, index);
-    else
-        snprintf(name, sizeof name, "rank-%d.trace", rank);
+    if (index >= 0)
+        free_name(dir, t->header->rank, index, name, sizeof name);
     snprintf(temporary, sizeof temporary, ".%d.%s", (int)getpid(), name);
     describe(t->header, job, epoch, index);
     errno = error;

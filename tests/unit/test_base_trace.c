@@ -210,6 +210,48 @@ static void communicators_share_no_file(void **state)
     assert_int_equal(access(path, F_OK), -1);
 }
 
+/* As when ranks joined: one of them has the number that another one had before. */
+static void processes_share_no_file_while_they_live(void **state)
+{
+    struct spr_trace *t;
+    struct spr_trace_header *h;
+    int ready[2];
+    char byte;
+    pid_t pid;
+
+    (void)state;
+    assert_int_equal(pipe(ready), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        char why[128];
+        if (spr_trace_share(spr_trace_new(3, 8), dir, 42, 1, why, sizeof why))
+            (void)!write(ready[1], "", 1);
+        close(ready[1]);
+        for (;;)
+            pause();
+    }
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    for (int round = 0; round < 2; round++) {
+        t = spr_trace_new(3, 8);
+        share(t);
+        assert_int_equal(t->index, 0);
+        h = map_file(round ? "rank-3.trace" : "rank-3.1.trace");
+        assert_int_equal(h->pid, getpid());
+        munmap(h, SPR_TRACE_FILE_BYTES);
+        h = map_file("rank-3.trace");
+        assert_int_equal(h->pid, round ? getpid() : pid);
+        munmap(h, SPR_TRACE_FILE_BYTES);
+        spr_trace_free(t);
+        if (round == 0) {
+            kill(pid, SIGKILL);
+            assert_int_equal(waitpid(pid, NULL, 0), pid);
+        }
+    }
+    close(ready[0]);
+}
+
 static void a_link_in_the_way_is_replaced_not_followed(void **state)
 {
     struct spr_trace *t = spr_trace_new(3, 8);
@@ -356,6 +398,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_file_has_what_came_before_and_after, make_dir,
                                         remove_dir),
         cmocka_unit_test_setup_teardown(communicators_share_no_file, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(processes_share_no_file_while_they_live, make_dir,
+                                        remove_dir),
         cmocka_unit_test_setup_teardown(a_link_in_the_way_is_replaced_not_followed, make_dir,
                                         remove_dir),
         cmocka_unit_test_setup_teardown(a_directory_that_cannot_be_used_changes_nothing, make_dir,
