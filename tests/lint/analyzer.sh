@@ -10,15 +10,6 @@ if [ "$(gcc -dumpversion)" != 12 ]; then
     exit 77
 fi
 
-# shellcheck disable=SC2016
 lint_files 'base/*.c' 'compress/*.c' 'transport/*.c' 'collectives/*.c' 'tools/*.c' 'examples/*.c' |
-    xargs -r -n 1 -P "$(nproc)" bash -c '
-        flags=(-std=gnu11 -include base/prefix.h -I "$builddir" -I "$builddir/include" -I include -I .)
-        read -r -a simd < <(simd_flags "$1")
-        case $1 in
-        *_neon.c) [ "$(uname -m)" = aarch64 ] || exit 0 ;;
-        esac
-        read -r -a more <<<"${LINT_CPPFLAGS:-}"
-        gcc -fanalyzer -S -o /dev/null "${flags[@]}" "${simd[@]}" "${more[@]}" "$1" 2>&1 || true' bash |
-    sed -nE "s,^$PWD/,,; s/^([^ :]+:[0-9]+):[0-9]+: (warning|error|fatal error):/\1:/p" | sort -u >"$findings"
+    lint_compiler '' gcc -fanalyzer -S -o /dev/null >"$findings"
 lint_end "$findings"

@@ -9,5 +9,5 @@ lint_files 'base/*.c' 'compress/*.c' 'transport/*.c' 'collectives/*.c' 'tools/*.
     cppcheck --quiet -j "$(nproc)" --std=c11 --enable=warning,performance,portability --inline-suppr \
         --suppressions-list=tests/lint/cppcheck.suppress --template='{file}:{line}: {message} [{id}]' \
         -D__linux__ -D__x86_64__ -D_GNU_SOURCE -DHAVE_X86=1 -DHAVE_URING=1 -DHAVE_PMIX=1 \
-        -I . -I include -I "$builddir/include" --file-list=- 2>"$findings" >/dev/null || true
+        -I . -I include -I "$builddir/include" --file-list=- >"$findings" 2>&1 || true
 lint_end "$findings"

@@ -28,7 +28,29 @@ simd_flags() {
         *_avx512.[ch]) echo -mavx2 -mf16c -mbmi2 -mavx512f -mavx512bw -mavx512dq -mavx512vl ;;
     esac
 }
-export -f simd_flags
+
+# lint_one SEPARATOR COMMAND... FILE: see lint_compiler.
+lint_one() {
+    local separator=$1 file=${!#} flags simd more output found status=0
+    case $file in *_neon.c) [ "$(uname -m)" = aarch64 ] || return 0 ;; esac
+    flags=(-std=gnu11 -include base/prefix.h -I "$builddir" -I "$builddir/include" -I include -I .)
+    read -r -a simd < <(simd_flags "$file")
+    read -r -a more <<<"${LINT_CPPFLAGS:-}"
+    output=$("${@:2}" ${separator:+"$separator"} "${flags[@]}" "${simd[@]}" "${more[@]}" 2>&1) || status=$?
+    found=$(sed -nE "s,^$PWD/,,; s/^([^ :]+:[0-9]+):[0-9]+: (warning|error|fatal error):/\1:/p" <<<"$output")
+    [ "$status" -eq 0 ] || [ -n "$found" ] ||
+        found="$file:1: exit code $status of $2: $(grep -m 1 -iE "(^|: )error" <<<"$output" || tail -n 1 <<<"$output")"
+    [ -z "$found" ] || printf '%s\n' "$found"
+}
+export -f simd_flags lint_one
+
+# lint_compiler SEPARATOR COMMAND...: what a compiler has to say of each file that is named on standard input. Behind
+# the file it gets the flags of configure, after the separator if there is one. If it fails, that is a finding in any
+# case.
+lint_compiler() {
+    # shellcheck disable=SC2016 # for the other bash
+    xargs -r -n 1 -P "$(nproc)" bash -c 'lint_one "$@"' bash "$@" | sort -u
+}
 
 # lint_need TOOL PACKAGE: without the tool the check is skipped (77) and says so. CI has every tool.
 lint_need() {

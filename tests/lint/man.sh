@@ -5,6 +5,6 @@
 . "$(dirname "$0")/lib.sh"
 lint_need mandoc mandoc
 
-lint_files 'man/*.[1-9]' | xargs -r mandoc -T lint -W warning |
-    sed -nE 's/^mandoc: ([^:]+:[0-9]+):[0-9]+:/\1:/p' >"$findings" || true
+lint_files 'man/*.[1-9]' | xargs -r mandoc -T lint -W warning 2>&1 |
+    sed -E 's/^mandoc: ([^:]+:[0-9]+):[0-9]+:/\1:/' >"$findings" || true
 lint_end "$findings"

@@ -6,5 +6,5 @@
 lint_need codespell codespell
 
 lint_files '*' | grep -vE '\.(png|svg|xz|bin|csv|json)$|^tests/(golden|fuzz/corpus|fuzz/dict)/' |
-    xargs codespell --disable-colors --ignore-words tests/lint/spelling.ignore >"$findings" || true
+    xargs codespell --disable-colors --ignore-words tests/lint/spelling.ignore >"$findings" 2>&1 || true
 lint_end "$findings"
