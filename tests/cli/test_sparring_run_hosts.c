@@ -173,6 +173,9 @@ static void hosts_come_from_a_file(void **state)
         assert_code(2);
         assert_has(result.error, "h1 slots=4: line 2 is none");
     }
+    run_remote(0, "printf 'a:4096\\na\\n' >$D/hosts; $RUN --hostfile $D/hosts --rsh $R -- true");
+    assert_code(2);
+    assert_has(result.error, "at most 4096 ranks of a host: line 2");
     run_remote(0, "echo '# nobody' >$D/hosts; $RUN --hostfile $D/hosts --rsh $R -- true");
     assert_code(2);
     assert_has(result.error, "there is none in it");

@@ -88,6 +88,8 @@ const char *parse_rates(const char *text, struct emulated_links *links)
 
 #define MOST_SLOTS 4096 /* of a host */
 
+static const char no_entry[] = "a list such as h1,h2:4 (a name, then the ranks it takes)";
+
 /* One entry of --hosts, `length` characters long. */
 static const char *parse_machine(const char *text, size_t length, struct machine *machine)
 {
@@ -120,11 +122,8 @@ static const char *parse_machine(const char *text, size_t length, struct machine
     return machine->name == NULL ? "less (memory is short)" : NULL;
 wrong:
     free(entry);
-    return "a list such as h1,h2:4 (a name, then the ranks it takes)";
+    return no_entry;
 }
-
-/* Of one host there is one rank of each number among its ranks. */
-static const char once[] = "each host once, or what is said of it side by side";
 
 static const char *host_of(const struct machine *machine)
 {
@@ -132,7 +131,8 @@ static const char *host_of(const struct machine *machine)
     return at != NULL ? at + 1 : machine->name;
 }
 
-/* Into the last one, if that is the same host: then *one is empty. */
+/* Into the last one, if that is the same host: then *one is empty. Of one host there is one rank of
+ * each number among its ranks. */
 static const char *merge_machine(struct machine *one, struct machine *list, size_t count)
 {
     struct machine *last = &list[count - 1];
@@ -140,7 +140,7 @@ static const char *merge_machine(struct machine *one, struct machine *list, size
         if (strcmp(host_of(one), host_of(&list[i])) != 0)
             continue;
         if (&list[i] != last || strcmp(one->name, last->name) != 0)
-            return once;
+            return "each host once, or what is said of it side by side";
         last->slots = (last->slots > 0 ? last->slots : 1) + (one->slots > 0 ? one->slots : 1);
         if (last->slots > MOST_SLOTS)
             return "at most 4096 ranks of a host";
@@ -240,14 +240,14 @@ const char *parse_host_file(const char *path, struct machine **machines, size_t 
         if (is_text && line[strspn(line, " \t\r\n")] == '\0')
             continue;
         bool is_line = is_text && rewrite_line(line);
-        const char *wanted = is_line ? add_machine(line, strlen(line), &list, &found) : "";
-        if (wanted == once)
-            snprintf(wrong, sizeof wrong, "%s: line %d", once, number);
-        else if (wanted != NULL)
+        const char *wanted = is_line ? add_machine(line, strlen(line), &list, &found) : no_entry;
+        if (wanted == no_entry)
             snprintf(
                 wrong, sizeof wrong,
                 "a file of hosts, a line each, such as h1, h1:4 or h1 slots=4: line %d is none",
                 number);
+        else if (wanted != NULL)
+            snprintf(wrong, sizeof wrong, "%s: line %d", wanted, number);
     }
     if (*wrong == '\0' && (!feof(file) || found == 0))
         snprintf(wrong, sizeof wrong, "a file of hosts (%s)",
