@@ -8,9 +8,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
+
+#include <signal.h>
 
 #include "tests/cli/shell_line.h"
 
@@ -150,6 +153,38 @@ static void a_missing_kernel_gets_one_clear_line(void **state)
     assert_int_equal(count(result.error, "\n"), 1);
 }
 
+/* The loop of sparring-vm when its command has ended with code 7 and nobody has taken the output
+ * yet; the words after it: --timeout, or 0. */
+static const char loop[] =
+    "import sys, time\n"
+    "from types import SimpleNamespace\n"
+    "from vm.run import Run\n"
+    "from vm.signals import Signals\n"
+    "limit = float(sys.argv[1])\n"
+    "end = time.monotonic() + limit if limit else None\n"
+    "run = Run(SimpleNamespace(script=[], timeout=limit), [], None, None, \"1\", end)\n"
+    "for fd in map(int, sys.argv[2:]):\n"
+    "    run.sink(fd).put(b\"x\" * 300000)\n"
+    "run.result = 7\n"
+    "sys.exit(run.loop(Signals()))\n";
+#define LOOP "PYTHONPATH=$(dirname $(realpath $VM)) timeout -k 1 60 python3 -B -c \"$LOOP\" "
+
+static void a_reader_that_stalls_keeps_nothing_alive(void **state)
+{
+    (void)state;
+    setenv("LOOP", loop, 1);
+    run("{ " LOOP "0 1; echo code $? >&2; } | { sleep 0.2; wc -c; }");
+    assert_string_equal(result.output, "300000\n");
+    assert_string_equal(result.error, "code 7\n");
+    run("D=$(mktemp -d); trap 'rm -r $D' EXIT; mkfifo $D/f; exec 4<>$D/f; " LOOP "0.2 1 >&4");
+    assert_code(124);
+    assert_string_equal(result.error, "sparring-vm: the time is over (--timeout 0.2)\n");
+    run("D=$(mktemp -d); trap 'rm -r $D' EXIT; mkfifo $D/f; exec 4<>$D/f; " LOOP
+        "0 1 2 >&4 2>&4 & head -c 1 <&4; kill -TERM $!; wait $!");
+    assert_code(128 + SIGTERM);
+    assert_string_equal(result.output, "x");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -158,6 +193,7 @@ int main(void)
         cmocka_unit_test(a_name_that_begins_with_dev_is_not_of_the_guests),
         cmocka_unit_test(wrong_usage_gets_one_clear_line),
         cmocka_unit_test(a_missing_kernel_gets_one_clear_line),
+        cmocka_unit_test(a_reader_that_stalls_keeps_nothing_alive),
     };
 
     shell_line_setup();

@@ -15,6 +15,7 @@ from .guest import addresses
 from .program import Program
 from .pulse import ASK_SECONDS, Pulse
 from .say import Failure, detail, say
+from .signals import ENDING
 from .sink import Sink, Tagged
 from .terminal import Terminal, may_read
 
@@ -192,6 +193,7 @@ class Run:
         """A signal: the first one is handed on, the second one ends all."""
         if self.started is None or self.stop_at is not None:
             self.result = 128 + number
+            self.stop_at = time.monotonic()
             return
         self.stop_at = time.monotonic() + GRACE_SECONDS
         self.stop_code = 128 + number
@@ -216,8 +218,8 @@ class Run:
         if self.end is not None:
             due.append(self.end)
             if now >= due[-1]:
-                say("the time is over (--timeout %g)" % self.options.timeout)
-                self.result = 124
+                self.time_is_over()
+                self.stop_at = self.stop_at or now + GRACE_SECONDS
         while self.started and self.events:
             due.append(self.started + self.events[0].time)
             if now < due[-1]:
@@ -225,6 +227,10 @@ class Run:
             self.actions.perform(self.events.pop(0).action)
         due.append(self.take_pulses(now))
         return max(0.0, min(due) - now)
+
+    def time_is_over(self):
+        say("the time is over (--timeout %g)" % self.options.timeout)
+        self.result = 124
 
     def take_pulses(self, now):
         """Whether one hangs. Returns when to look again."""
@@ -283,10 +289,31 @@ class Run:
     def loop(self, signals):
         while self.result is None:
             self.turn(signals)
-        for sink in self.sinks:
-            if not sink.broken:
-                sink.flush()
+        self.write_rest(signals)
         return self.result
+
+    def write_rest(self, signals):
+        """A reader may take its time, but not more than there is, nor what a signal leaves it."""
+        limit = self.end if self.stop_at is None else self.stop_at
+        while any(sink.waiting for sink in self.sinks):
+            poll = select.poll()
+            poll.register(signals.fileno(), select.POLLIN)
+            for sink in self.sinks:
+                if sink.waiting:
+                    poll.register(sink.fd, select.POLLOUT)
+            seconds = None if limit is None else max(0.0, limit - time.monotonic())
+            ready = dict(poll.poll(seconds and seconds * 1000 + 1))
+            for sink in self.sinks:
+                if sink.fd in ready:
+                    sink.write()
+            ending = [number for number in signals.read() if number in ENDING]
+            if ending:
+                self.result = 128 + ending[0]
+                return
+            if not ready:
+                if self.stop_at is None:
+                    self.time_is_over()
+                return
 
     def stop(self):
         """Nothing is left behind."""

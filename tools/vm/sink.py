@@ -22,7 +22,11 @@ class Sink:
         """Nothing more comes from one who puts."""
 
     def write(self):
-        """Once, when poll says so."""
+        """Once, when poll says so, which may have been true of one of several for the same pipe."""
+        poll = select.poll()
+        poll.register(self.fd, select.POLLOUT)
+        if not poll.poll(0):
+            return
         try:
             del self.waiting[: os.write(self.fd, self.waiting[:AT_ONCE])]
         except (BlockingIOError, InterruptedError):
@@ -30,12 +34,6 @@ class Sink:
         except OSError:
             self.broken = True
             self.waiting.clear()
-
-    def flush(self):
-        """All of it, however long that takes."""
-        while self.waiting:
-            select.select([], [self.fd], [])
-            self.write()
 
 
 class Tagged:
