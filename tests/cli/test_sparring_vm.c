@@ -144,6 +144,11 @@ static void a_missing_kernel_gets_one_clear_line(void **state)
     run(NO_KERNEL " SPARRING_VM_KERNEL=$D $VM true");
     assert_code(1);
     assert_has(result.error, "holds no vmlinux");
+    run("D=$(mktemp -d); touch $D/vmlinux; SPARRING_VM_KERNEL=$D $VM true; c=$?; rm -r $D; exit "
+        "$c");
+    assert_code(1);
+    assert_has(result.error, "must hold one lib/modules/VERSION");
+    assert_int_equal(count(result.error, "\n"), 1);
     run(NO_KERNEL " SPARRING_VM_KERNEL=$D/apt-get $VM true");
     assert_code(1);
     assert_has(result.error, "apt-get cannot be unpacked");

@@ -10,7 +10,7 @@ import os
 import stat
 import time
 
-from .kernel import program
+from .kernel import modules_folder, program
 from .say import Failure
 
 # Two lists that load at the same time, each in its order; what these need comes before. rxe asks
@@ -25,7 +25,7 @@ APPLETS = ("sh", "cat", "chroot", "cp", "insmod", "ip", "ln", "mkdir", "mount", 
 
 def module_files(kernel):
     """(list, path) of the modules to load, in order."""
-    (folder,) = glob.glob(kernel + "/lib/modules/*")
+    folder = modules_folder(kernel)
     needs, built_in = {}, set()
     with open(folder + "/modules.dep", encoding="ascii") as lines:
         for line in lines:
@@ -84,7 +84,8 @@ def build(kernel, cache):
     )
     archive += cpio_entry(0, "TRAILER!!!", 0, b"")
     path = os.path.join(cache, "initrd-%s.cpio" % hashlib.sha256(archive).hexdigest()[:16])
-    if os.path.exists(path):
+    # After a power loss a file may be there without its contents.
+    if os.path.exists(path) and os.path.getsize(path) == len(archive):
         os.utime(path)
         return path
     for old in glob.glob(os.path.join(cache, "initrd-*")):

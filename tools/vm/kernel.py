@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 
 from .say import Failure, detail, say
 
@@ -67,12 +68,18 @@ def version_key(text):
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
 
 
+def modules_folder(kernel):
+    """That of its version, or None."""
+    found = glob.glob(glob.escape(kernel) + "/lib/modules/*")
+    return found[0] if len(found) == 1 else None
+
+
 def cached(cache):
     """The newest kernel of the cache, or None."""
     found = [
         path
         for path in glob.glob(os.path.join(cache, "kernel-*"))
-        if os.path.exists(path + "/vmlinux")
+        if os.path.exists(path + "/vmlinux") and modules_folder(path)
     ]
     return max(found, key=version_key) if found else None
 
@@ -83,6 +90,8 @@ def uncompressed(image):
     offset, length = struct.unpack_from("<II", image, 0x248)
     start = (setup_sectors + 1) * 512 + offset
     payload = image[start : start + length]
+    if len(payload) < length:
+        raise EOFError
     if payload[:6] == b"\xfd7zXZ\0":
         payload = lzma.LZMADecompressor().decompress(payload)
     elif payload[:2] == b"\x1f\x8b":
@@ -118,7 +127,10 @@ def take(tree, cache):
         if subprocess.run([program("depmod", "kmod"), "-b", new, version], check=False).returncode:
             raise Failure("depmod does not take the modules of kernel %s" % version)
         with open(images[0], "rb") as image, open(new + "/vmlinux", "wb") as plain:
-            plain.write(uncompressed(image.read()))
+            try:
+                plain.write(uncompressed(image.read()))
+            except (IndexError, struct.error, EOFError, lzma.LZMAError, zlib.error) as error:
+                raise Failure("the image of kernel %s is damaged" % version) from error
         os.chmod(new, 0o755)
         shutil.rmtree(final, ignore_errors=True)
         os.rename(new, final)
@@ -251,13 +263,18 @@ def find(cache):
     """The folder of the kernel to boot."""
     wanted = os.environ.get("SPARRING_VM_KERNEL")
     if wanted and os.path.isdir(wanted):
-        if os.path.exists(wanted + "/vmlinux"):
-            return wanted
-        raise Failure("SPARRING_VM_KERNEL=%s holds no vmlinux" % wanted)
+        if not os.path.exists(wanted + "/vmlinux"):
+            raise Failure("SPARRING_VM_KERNEL=%s holds no vmlinux" % wanted)
+        if not modules_folder(wanted):
+            raise Failure("SPARRING_VM_KERNEL=%s must hold one lib/modules/VERSION" % wanted)
+        return os.path.abspath(wanted)
     if wanted and not os.path.isfile(wanted):
         raise Failure("SPARRING_VM_KERNEL=%s is neither a Debian package nor a folder" % wanted)
     with open(os.path.join(cache, "lock"), "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        for name in ("fetch-*", "new-*", "unpack-*"):  # of those that were killed
+            for left in glob.glob(os.path.join(cache, name)):
+                shutil.rmtree(left, ignore_errors=True)
         if wanted:
             return unpack_once(os.path.abspath(wanted), cache)
         kernel = cached(cache)
