@@ -45,8 +45,10 @@ def make_folder():
         except OSError:
             pass
     folder = tempfile.mkdtemp(prefix="sparring-vm.")
-    lock = os.open(os.path.join(folder, "lock"), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    path = os.path.join(folder, "new")
+    lock = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
+    os.rename(path, os.path.join(folder, "lock"))  # nobody sees it while it is not held
     return folder
 
 
