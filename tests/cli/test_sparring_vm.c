@@ -190,6 +190,34 @@ static void a_reader_that_stalls_keeps_nothing_alive(void **state)
     assert_string_equal(result.output, "x");
 }
 
+/* What `make check-vm` makes of a sparring-vm that cannot prepare guests. */
+static void only_what_users_may_lack_has_tests_skipped(void **state)
+{
+    static const struct {
+        const char *ci, *says, *text;
+        int code;
+    } cases[] = {
+        {"", "no kernel: it cannot be fetched with apt-get (no network?);", "skipped, no kernel",
+         0},
+        {"", "busybox is missing (Debian: busybox-static)", "skipped, busybox is", 0},
+        {"true", "no kernel: it cannot be fetched with apt-get (no network?);", "FAILED, no k", 1},
+        {"", "the kernel in /cache has no module rdma_rxe", "FAILED, the kernel", 1},
+        {"", "Traceback (most recent call last):", "FAILED, Traceback", 1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        setenv("CI", cases[i].ci, 1);
+        setenv("SAYS", cases[i].says, 1);
+        run("cd ${top_srcdir-.}; T=$PWD/tests/vm/run; D=$(mktemp -d); trap 'rm -r $D' EXIT;"
+            " cd $D; mkdir tools; ln -s /bin/true qemu-system-x86_64;"
+            " printf '#!/bin/sh\\necho \"sparring-vm: $SAYS\" >&2; exit 1\\n' >tools/sparring-vm;"
+            " chmod +x tools/sparring-vm; PATH=$D:$PATH $T -- 2>&1");
+        assert_code(cases[i].code);
+        assert_has(result.output, cases[i].text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,6 +227,7 @@ int main(void)
         cmocka_unit_test(wrong_usage_gets_one_clear_line),
         cmocka_unit_test(a_missing_kernel_gets_one_clear_line),
         cmocka_unit_test(a_reader_that_stalls_keeps_nothing_alive),
+        cmocka_unit_test(only_what_users_may_lack_has_tests_skipped),
     };
 
     shell_line_setup();
