@@ -46,7 +46,7 @@ tools_sparring_vm_switch_SOURCES = tools/vm/switch.c
 
 # In a build folder apart from the sources, a link to the script; and one in bindir, relative to it.
 all-local:
-	$(AM_V_at)[ -e tools/sparring-vm ] || ln -s '$(abs_top_srcdir)/tools/sparring-vm' tools/sparring-vm
+	$(AM_V_at)[ -f tools/sparring-vm ] && [ ! -L tools/sparring-vm ] || ln -sfn '$(abs_top_srcdir)/tools/sparring-vm' tools/sparring-vm
 distclean-vm:
 	-[ ! -L tools/sparring-vm ] || rm -f tools/sparring-vm
 install-exec-local:
