@@ -196,6 +196,10 @@ static void signals_reach_the_command(void **state)
     assert_code(6);
     assert_string_equal(result.output, "up\ngot it\n");
     assert_nothing_left();
+    run("$VM --mem 512M --timeout 200 --outside -- sh -c"
+        " '(sleep 1000 &); kill -TERM $PPID; sleep 1000; true'");
+    assert_code(143);
+    assert_nothing_left();
 }
 
 /* The command never ends by itself: however fast guests start, there is something to end. */

@@ -2,6 +2,7 @@
 """One guest: its QEMU process, the agent in it, and the monitor of QEMU."""
 import contextlib
 import ctypes
+import glob
 import json
 import os
 import shlex
@@ -19,12 +20,28 @@ BOOT_LINE = (
     "cryptomgr.notests=1 rcupdate.rcu_expedited=1 audit=0"
 )
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 END_SECONDS = 20
 
 
 def die_with_parent():
     """In a child: it does not outlive sparring-vm, whatever ends that."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def adopt_orphans():
+    """From now on what a child has started becomes a child, too, when its parent is gone."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def children():
+    """Process ids of those that run."""
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            pid, text = file.read().split(b" (", 1)
+            state, parent = text.rpartition(b") ")[2].split()[:2]
+            if int(parent) == os.getpid() and state != b"Z":
+                yield int(pid)
 
 
 def spawn(words, fds, log):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Guests from their start to their end: one loop that waits for all that can happen."""
+import contextlib
 import os
 import select
 import signal
@@ -11,7 +12,7 @@ from functools import partial
 from . import port
 from .actions import Actions
 from .door import Door
-from .guest import addresses
+from .guest import addresses, adopt_orphans, children
 from .program import Program
 from .pulse import ASK_SECONDS, Pulse
 from .say import Failure, detail, say
@@ -20,6 +21,7 @@ from .sink import Sink, Tagged
 from .terminal import Terminal, may_read
 
 BOOT_SECONDS = 300  # for the start of all guests
+END_SECONDS = 2  # from SIGTERM to SIGKILL
 GRACE_SECONDS = 10  # after a signal, until the guests are stopped
 WAITING_MOST = 1 << 20  # bytes of output that nobody takes; then programs have to wait
 
@@ -97,6 +99,7 @@ class Run:
         words = self.options.command
         if self.options.outside:
             self.door = Door(self, self.folder)
+            adopt_orphans()
             try:
                 self.outside = subprocess.Popen(words, env=self.environment())
             except OSError as error:
@@ -172,8 +175,23 @@ class Run:
 
     def look_outside(self):
         code = self.outside.poll() if self.outside else None
+        self.reap_orphans()
         if code is not None:
             self.result = code if code >= 0 else 128 - code
+
+    def ours(self):
+        """Process ids of what is no part of the command."""
+        processes = [part.process for part in self.guests + [self.network]]
+        return {process.pid for process in processes if process is not None}
+
+    def reap_orphans(self):
+        """Of the command outside."""
+        with contextlib.suppress(ChildProcessError):
+            while self.outside is not None:
+                child = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if child is None or child.si_pid in self.ours() | {self.outside.pid}:
+                    break
+                os.waitpid(child.si_pid, 0)
 
     def take_signals(self, signals, _):
         for number in signals.read():
@@ -315,15 +333,22 @@ class Run:
                     self.time_is_over()
                 return
 
+    def end_outside(self):
+        """The command outside, and what it has started."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            told, end = self.ours(), time.monotonic() + END_SECONDS
+            while set(children()) - self.ours() and time.monotonic() < end:
+                for pid in set(children()) - told:
+                    told.add(pid)
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, number)
+                time.sleep(0.02)
+
     def stop(self):
         """Nothing is left behind."""
         if self.terminal is not None:
             self.terminal.restore()
-        if self.outside is not None and self.outside.poll() is None:
-            self.outside.terminate()
-            try:
-                self.outside.wait(2)
-            except subprocess.TimeoutExpired:
-                self.outside.kill()
+        if self.outside is not None and (self.stop_at is not None or self.outside.poll() is None):
+            self.end_outside()
         if self.door is not None:
             self.door.close()
