@@ -218,29 +218,62 @@ static void remove_all(const char *path)
     rmdir(path);
 }
 
-/* Of the private directories of failed jobs, the user's newest ones stay. Those of jobs that run
- * have no file `ranks` yet. */
+/* Its keeper was killed: there are traces, and all are of processes of this host that are gone. */
+static bool is_forsaken(const char *directory)
+{
+    struct spr_trace_header header;
+    char path[PATH_MAX + NAME_MAX + 2], host[sizeof header.host] = "";
+    DIR *opened = opendir(directory);
+    struct dirent *entry;
+    int traces = 0, gone = 0;
+    gethostname(host, sizeof host - 1);
+    while (opened != NULL && (entry = readdir(opened)) != NULL) {
+        if (!is_trace(entry->d_name))
+            continue;
+        snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
+        traces++;
+        gone += trace_read_header(path, &header) && strcmp(header.host, host) == 0 &&
+                trace_process(&header) == PROCESS_GONE;
+    }
+    if (opened != NULL)
+        closedir(opened);
+    return traces > 0 && gone == traces;
+}
+
+/* Is it of a job of this user that has failed, and when was that? Those of jobs that run have no
+ * file `ranks` yet. */
+static bool is_kept(const char *directory, int64_t *since_ns)
+{
+    char path[PATH_MAX + 8];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/ranks", directory);
+    if ((lstat(path, &st) != 0 || !S_ISREG(st.st_mode)) &&
+        (lstat(directory, &st) != 0 || !S_ISDIR(st.st_mode) || !is_forsaken(directory)))
+        return false;
+    *since_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    return st.st_uid == geteuid();
+}
+
+/* Of the private directories of failed jobs, the user's newest ones stay. */
 static void remove_oldest(void)
 {
     enum { KEPT = 16 };
     char place[PATH_MAX], path[PATH_MAX], oldest[PATH_MAX];
-    struct stat st;
     snprintf(place, sizeof place, "%s", recorder.path);
     *strrchr(place, '/') = '\0';
     for (int kept = KEPT + 1; kept > KEPT;) {
         DIR *directory = opendir(place);
         struct dirent *entry;
-        int64_t since = 0;
+        int64_t since = 0, ns;
         kept = 0;
         while (directory != NULL && (entry = readdir(directory)) != NULL) {
             if (strncmp(entry->d_name, "sparring-", 9) != 0 || strlen(entry->d_name) != 15 ||
-                snprintf(path, sizeof path, "%.2000s/%s/ranks", place, entry->d_name) < 0 ||
-                lstat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid())
+                snprintf(path, sizeof path, "%.2000s/%s", place, entry->d_name) < 0 ||
+                !is_kept(path, &ns))
                 continue;
-            int64_t ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
             if (kept++ == 0 || ns < since) {
                 since = ns;
-                snprintf(oldest, sizeof oldest, "%.2000s/%s", place, entry->d_name);
+                memcpy(oldest, path, sizeof oldest);
             }
         }
         if (directory != NULL)
