@@ -112,6 +112,12 @@ doctor 1
 ip link set eth0 up
 shows "the port is down" '^rdma-port +problem: rxe0:1 is not active'
 
+# shellcheck disable=SC2016 # for sh
+doctor 1 unshare --mount sh -c 'mount -t tmpfs none /etc/libibverbs.d && exec "$@"' sh
+shows "one problem" '^# 1 problem,'
+shows "no driver of libibverbs" '^rdma +problem: libibverbs sees none of 1 device$'
+shows "and where it comes from" 'remedy: apt-get install ibverbs-providers'
+
 rdma link delete rxe0
 doctor 0
 shows "no device" '^rdma +does not apply: this host has no RDMA device'

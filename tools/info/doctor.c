@@ -68,7 +68,7 @@ static void check_memlock(const struct report *r, const struct spr_options *opti
                           struct findings *f)
 {
     const struct info_limit *l = &r->system.memlock;
-    bool rdma = r->rdma.built && (r->rdma.device_count > 0 || doctor_asked(options, "verbs"));
+    bool rdma = r->rdma.built && (r->rdma.suiting > 0 || doctor_asked(options, "verbs"));
     uint64_t peers = r->choice.size > 2 ? (uint64_t)r->choice.size - 1 : 1;
     uint64_t needed = rdma ? r->rdma.locked_bytes + peers * r->rdma.locked_per_peer : 8 * MIB;
     bool enough = l->soft >= needed;

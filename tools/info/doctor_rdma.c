@@ -42,6 +42,12 @@ static int kernel_devices(void)
     return count;
 }
 
+/* The kernel has some, and libibverbs could see them, but sees none. */
+static bool lacks_provider(const struct report *r, int devices)
+{
+    return r->rdma.built && devices && !r->rdma.device_count && loaded(r, "ib_uverbs");
+}
+
 static void check_devices(const struct report *r, bool asked, int devices, struct findings *f)
 {
     struct finding *one;
@@ -51,6 +57,11 @@ static void check_devices(const struct report *r, bool asked, int devices, struc
                          "built without libibverbs");
         if (asked)
             doctor_remedy(one, "apt-get install libibverbs-dev, and configure --with-verbs");
+    } else if (lacks_provider(r, devices)) {
+        one = doctor_add(f, "rdma", FINDING_PROBLEM, "libibverbs sees none of %d device%s", devices,
+                         spr_plural((uint64_t)devices));
+        doctor_remedy(one, "apt-get install ibverbs-providers, or its maker's driver for "
+                           "libibverbs; in a container: docker run --device=/dev/infiniband");
     } else if (devices) {
         doctor_add(f, "rdma", FINDING_OK, "%d device%s", devices, spr_plural((uint64_t)devices));
     } else {
@@ -92,6 +103,13 @@ static void check_modules(const struct report *r, bool asked, int devices, struc
         doctor_add(f, "rdma-modules", FINDING_OK, "ib_uverbs and rdma_ucm are there");
 }
 
+/* No device suits the verbs transport. */
+static const char *unseen(const struct report *r)
+{
+    return r->rdma.device_count ? "no device is an InfiniBand or RoCE one"
+                                : "libibverbs sees no device";
+}
+
 /* Why this file cannot be opened for reading and writing, or 0. */
 static int refused(const char *path)
 {
@@ -126,6 +144,8 @@ static void check_rights(const struct report *r, int devices, struct findings *f
     }
     for (int i = 0; i < r->rdma.device_count; i++) {
         const struct rdma_device *d = &r->rdma.devices[i];
+        if (!d->suits)
+            continue;
         snprintf(path, sizeof path, "/dev/infiniband/%s", d->file);
         snprintf(what, sizeof what, " of %s", d->name);
         why = refused(path);
@@ -136,20 +156,25 @@ static void check_rights(const struct report *r, int devices, struct findings *f
     }
     /* Without the module there is another finding. */
     why = loaded(r, "rdma_ucm") ? refused(CM_FILE) : 0;
-    if (why && r->rdma.device_count)
+    if (why && r->rdma.suiting)
         add_refused(f, FINDING_ADVICE, CM_FILE, ", which SPARRING_VERBS_CONNECT=cm needs", why);
-    else if (r->rdma.device_count)
+    else if (r->rdma.suiting)
         doctor_add(f, "rdma-rights", FINDING_OK, "/dev/infiniband can be opened");
     else
-        doctor_add(f, "rdma-rights", FINDING_NONE, "libibverbs sees no device");
+        doctor_add(f, "rdma-rights", FINDING_NONE, "%s", unseen(r));
 }
 
-static void check_ports(const struct report *r, int devices, struct findings *f)
+static void check_ports(const struct report *r, bool asked, int devices, struct findings *f)
 {
     struct finding *one;
 
     if (!devices || !r->rdma.built) {
         doctor_add(f, "rdma-port", FINDING_NONE, "no RDMA device");
+    } else if (!r->rdma.suiting) {
+        asked = asked && r->rdma.device_count; /* else there is another finding */
+        one = doctor_add(f, "rdma-port", asked ? FINDING_PROBLEM : FINDING_NONE, "%s", unseen(r));
+        if (asked)
+            doctor_remedy(one, "SPARRING_TRANSPORTS=auto: TCP is used instead");
     } else if (r->rdma.usable) {
         doctor_add(f, "rdma-port", FINDING_OK, "%s", r->rdma.chosen);
     } else {
@@ -169,7 +194,7 @@ static void check_rdma_mtu(const struct report *r, int devices, struct findings 
     for (int i = 0; i < r->rdma.device_count; i++)
         for (int k = 0; k < r->rdma.devices[i].port_count; k++) {
             const struct rdma_port *p = &r->rdma.devices[i].ports[k];
-            if (p->why_not[0] || strcmp(p->layer, "Ethernet"))
+            if (!r->rdma.devices[i].suits || p->why_not[0] || strcmp(p->layer, "Ethernet"))
                 continue;
             looked++;
             if (p->mtu_bytes >= 4096 || p->mtu_bytes >= p->max_mtu_bytes)
@@ -191,9 +216,13 @@ static void check_rdma_mtu(const struct report *r, int devices, struct findings 
 static void check_registration(const struct report *r, struct findings *f)
 {
     struct finding *one;
+    int tried = 0;
 
     for (int i = 0; i < r->rdma.device_count; i++) {
         const struct rdma_device *d = &r->rdma.devices[i];
+        if (!d->suits || !d->registered[0])
+            continue;
+        tried++;
         if (strncmp(d->registered, "no", 2))
             continue;
         one = doctor_add(f, "rdma-memory", FINDING_PROBLEM, "%s registers no 2 MiB: %s", d->name,
@@ -201,10 +230,11 @@ static void check_registration(const struct report *r, struct findings *f)
         doctor_remedy(one, "raise the memlock limit: ulimit -l unlimited");
         return;
     }
-    if (r->rdma.device_count)
+    if (tried)
         doctor_add(f, "rdma-memory", FINDING_OK, "memory can be registered");
     else
-        doctor_add(f, "rdma-memory", FINDING_NONE, "no RDMA device");
+        doctor_add(f, "rdma-memory", FINDING_NONE,
+                   r->rdma.device_count ? "no device to try" : "no RDMA device");
 }
 
 /* Packets of soft-RoCE pass the filter of this host; those of a card pass none. */
@@ -240,7 +270,7 @@ void doctor_rdma(const struct report *r, const struct spr_options *options, stru
     check_devices(r, asked, devices, f);
     check_modules(r, asked, devices, f);
     check_rights(r, devices, f);
-    check_ports(r, devices, f);
+    check_ports(r, asked, devices, f);
     check_rdma_mtu(r, devices, f);
     check_registration(r, f);
     check_firewall(r, f);

@@ -124,7 +124,8 @@ static void take_device(struct info_rdma *r, struct ibv_device *device)
     if (r->device_count == RDMA_DEVICES)
         return;
     r->device_count++;
-    *d = (struct rdma_device){0};
+    *d = (struct rdma_device){.suits = device->transport_type == IBV_TRANSPORT_IB};
+    r->suiting += d->suits;
     take_names(d, device);
     context = ibv_open_device(device);
     if (!context) {

@@ -32,6 +32,7 @@ struct rdma_port {
 };
 
 struct rdma_device {
+    bool suits; /* InfiniBand or RoCE, which the verbs transport needs */
     char name[64], node[32], firmware[64], file[64], guid[24], driver[32];
     char why_not[RDMA_TEXT]; /* cannot be opened, or is no verbs device */
     uint64_t max_qp, max_qp_wr, max_sge, max_cqe, max_mr, max_mr_bytes;
@@ -47,7 +48,7 @@ struct info_rdma {
     bool built;               /* with libibverbs */
     char why_none[RDMA_TEXT]; /* no device */
     struct rdma_device devices[RDMA_DEVICES];
-    int device_count;
+    int device_count, suiting;
     char chosen[RDMA_TEXT]; /* what the library would use, or why it cannot */
     bool usable;
     uint64_t locked_bytes, locked_per_peer; /* registered before any bucket (survey.h) */
