@@ -16,9 +16,11 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/rng.h"
 #include "base/util.h"
 #include "tests/multi/job.h"
+#include "transport/uring/survey.h"
 
 #define ROUNDS 8
 #define SLOT_BYTES 4096
@@ -30,33 +32,63 @@ const char *job_secret = "a secret of the test";
 const char *job_transports[4];
 size_t job_transport_count;
 
-#ifdef HAVE_VERBS
-static bool has_rdma_device(void)
-{
-    return access("/sys/class/infiniband_verbs/uverbs0", F_OK) == 0;
-}
-#endif
-
-/* SPARRING_TEST_TRANSPORTS, a list, leaves the others out. */
-static void offer(const char *name)
+/* SPARRING_TEST_TRANSPORTS, a list, leaves the others out. `missing`: why it cannot be used here;
+ * NULL: it can. Returns whether it is wanted. */
+static bool offer(const char *name, const char *missing)
 {
     const char *only = getenv("SPARRING_TEST_TRANSPORTS");
 
-    if (!only || strstr(only, name))
+    if (only && !strstr(only, name))
+        return false;
+    if (missing)
+        fprintf(stderr, "without %s: %s\n", name, missing);
+    else
         job_transports[job_transport_count++] = name;
+    return true;
 }
 
+static const char *without_uring(void)
+{
+#ifdef HAVE_URING
+    static struct spr_error error;
+    struct spr_uring_survey survey;
+
+    return spr_uring_survey(true, &survey, &error) ? error.text : NULL;
+#else
+    return "not built in";
+#endif
+}
+
+static const char *without_verbs(void)
+{
+#ifdef HAVE_VERBS
+    return access("/sys/class/infiniband_verbs/uverbs0", F_OK) ? "no RDMA device" : NULL;
+#else
+    return "not built in";
+#endif
+}
+
+/* A test over no transport would pass without a rank. 77: skipped. */
 __attribute__((constructor)) static void find_transports(void)
 {
-    offer("shm");
-    offer("epoll");
-#ifdef HAVE_URING
-    offer("uring");
-#endif
-#ifdef HAVE_VERBS
-    if (has_rdma_device())
-        offer("verbs");
-#endif
+    bool known = offer("shm", NULL);
+
+    known |= offer("epoll", NULL);
+    known |= offer("uring", without_uring());
+    known |= offer("verbs", without_verbs());
+    if (!known)
+        fprintf(stderr, "SPARRING_TEST_TRANSPORTS=%s: no such transport\n",
+                getenv("SPARRING_TEST_TRANSPORTS"));
+    if (!job_transport_count)
+        _exit(known ? 77 : 1);
+}
+
+bool job_has_transport(const char *name)
+{
+    for (size_t t = 0; t < job_transport_count; t++)
+        if (!strcmp(job_transports[t], name))
+            return true;
+    return false;
 }
 
 /* A user-supplied bootstrap: an allgather in shared memory. */

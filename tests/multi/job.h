@@ -58,10 +58,13 @@ void job_break(struct job *job);
 /* In one rank while no other is in spr_comm_create: another communicator can be made. */
 void job_renew(struct job *job);
 
-/* The transports, by the names that options.transports takes: verbs only where there is an RDMA
- * device; SPARRING_TEST_TRANSPORTS, a list, leaves the others out. */
+/* The transports, by the names that options.transports takes: io_uring where it is not refused,
+ * verbs where there is an RDMA device, a line for each of them that is left out;
+ * SPARRING_TEST_TRANSPORTS, a list, leaves the others out. At least one: otherwise the program ends
+ * before main(), as skipped, or as failed where the list names none. */
 extern const char *job_transports[];
 extern size_t job_transport_count;
+bool job_has_transport(const char *name);
 /* job_start and job_expect_success over each of them. */
 void job_on_all_transports(int size, void (*rank_main)(struct job *job, int rank, spr_comm *comm),
                            void *arg, double seconds);

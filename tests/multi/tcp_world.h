@@ -59,7 +59,7 @@ uint32_t scaled_frames(uint32_t frames);
 double now_s(void);
 
 /* Leaves out the tests on verbs where there is no RDMA device; SPARRING_TEST_TRANSPORTS=verbs
- * leaves all others out. */
+ * leaves all others out: without a device the program ends as skipped. */
 void choose_variants(void);
 /* Skips the test where io_uring is refused. */
 struct node *open_nodes(const struct variant *v, int size, uint32_t frames);

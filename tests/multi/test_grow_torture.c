@@ -131,13 +131,9 @@ static void growing_over_epoll_survives_what_fails_once(void **state)
 static void growing_over_io_uring_survives_what_fails_once(void **state)
 {
     (void)state;
-#ifdef HAVE_URING
-    if (torture_is_brief())
+    if (torture_is_brief() || !job_has_transport("uring"))
         skip();
     torture("uring");
-#else
-    skip();
-#endif
 }
 
 int main(void)

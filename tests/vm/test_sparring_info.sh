@@ -130,4 +130,6 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
     sleep 0.3
 done
 doctor 0
+output=$($info) # what comes after this test needs it
+shows "the device is back" '^rxe0 .*soft, on eth0'
 exit $failed

@@ -8,6 +8,7 @@ set -uo pipefail
 failed=0
 export SPARRING_TEST_LIMIT=200 SPARRING_TEST_SCALE=${SPARRING_TEST_SCALE:-0.1}
 counters=/sys/class/infiniband/rxe0/ports/1/hw_counters
+[ -d $counters ] || { echo "FAILED: there is no rxe0"; exit 1; } # nothing below would be over verbs
 trouble() {
     (cd $counters && grep . send_rnr_err retry_rnr_exceeded_err retry_exceeded_err)
 }
