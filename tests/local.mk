@@ -240,10 +240,9 @@ test_programs += tests/multi/test_faults_network
 tests_multi_test_faults_network_SOURCES = tests/multi/test_faults_network.c $(faults)
 soak_programs += tests/multi/test_faults_network
 test_programs += tests/multi/test_faults_hosts
-tests_multi_test_faults_hosts_SOURCES = \
+network = \
 	tests/multi/network.c \
 	tests/multi/network.h \
-	tests/multi/test_faults_hosts.c \
 	tools/run/emulate.c \
 	tools/run/emulate.h \
 	tools/run/output.c \
@@ -251,7 +250,10 @@ tests_multi_test_faults_hosts_SOURCES = \
 	tools/run/privilege.c \
 	tools/run/privilege.h \
 	$(faults)
+tests_multi_test_faults_hosts_SOURCES = tests/multi/test_faults_hosts.c $(network)
 soak_programs += tests/multi/test_faults_hosts
+test_programs += tests/multi/test_options
+tests_multi_test_options_SOURCES = tests/multi/test_options.c $(network)
 test_programs += tests/multi/test_faults_strangers
 tests_multi_test_faults_strangers_SOURCES = tests/multi/test_faults_strangers.c $(faults)
 soak_programs += tests/multi/test_faults_strangers
