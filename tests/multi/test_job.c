@@ -33,16 +33,43 @@ static float input(int rank, size_t i, unsigned salt)
                    1.0);
 }
 
-static void check_sum(const float *out, size_t n, int size, unsigned salt)
+/* n sums, of the elements from `first` on. */
+static void check_sum(const float *out, size_t first, size_t n, int size, unsigned salt)
 {
     for (size_t i = 0; i < n; i++) {
         double want = 0, magnitude = 0;
         for (int r = 0; r < size; r++) {
-            want += (double)input(r, i, salt);
-            magnitude += fabs((double)input(r, i, salt));
+            want += (double)input(r, first + i, salt);
+            magnitude += fabs((double)input(r, first + i, salt));
         }
         RANK_CHECK(fabs((double)out[i] - want) <= magnitude * 0x1p-24 * (size + 1));
     }
+}
+
+static void fill(float *x, size_t n, int rank, unsigned salt)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = input(rank, i, salt);
+}
+
+/* Those that leave a rank a part, or the elements of one. */
+static void run_parts(spr_comm *comm, size_t n, unsigned salt)
+{
+    int rank = spr_comm_rank(comm), size = spr_comm_size(comm), root = (int)salt % size;
+    size_t part = n / (size_t)size + 1, all = part * (size_t)size;
+    float *in = malloc(all * 4), *out = calloc(all, 4);
+
+    fill(in, all, rank, salt);
+    RANK_CHECK(spr_reduce_scatter(comm, in, out, part, SPR_FP32, SPR_SUM, NULL) == SPR_OK);
+    check_sum(out, (size_t)rank * part, part, size, salt);
+    RANK_CHECK(spr_allgather(comm, in, out, part, SPR_FP32, NULL) == SPR_OK);
+    for (size_t i = 0; i < all; i++)
+        RANK_CHECK(out[i] == input((int)(i / part), i % part, salt));
+    RANK_CHECK(spr_broadcast(comm, in, n, SPR_FP32, root, NULL) == SPR_OK);
+    for (size_t i = 0; i < n; i++)
+        RANK_CHECK(in[i] == input(root, i, salt));
+    free(in);
+    free(out);
 }
 
 /* All collectives at several sizes; the last result's checksum goes to shared memory. */
@@ -60,16 +87,14 @@ static void run_everything(struct job *job, int rank, spr_comm *comm)
             options.algorithm = a < 0 ? "auto" : spr_algorithm_name("allreduce", a);
             if (a >= 0 && !reference_allreduce_takes(options.algorithm, SPR_FP32, n))
                 continue;
-            for (size_t i = 0; i < n; i++)
-                in[i] = input(rank, i, (unsigned)s);
+            fill(in, n, rank, (unsigned)s);
             RANK_CHECK(spr_allreduce(comm, in, out, n, SPR_FP32, SPR_SUM, &options) == SPR_OK);
-            check_sum(out, n, job->size, (unsigned)s);
+            check_sum(out, 0, n, job->size, (unsigned)s);
             crc = spr_crc32c(crc, out, n * 4);
             RANK_CHECK(spr_allreduce(comm, in, in, n, SPR_FP32, SPR_SUM, &options) == SPR_OK);
             RANK_CHECK(!memcmp(in, out, n * 4));
         }
-        RANK_CHECK(spr_broadcast(comm, in, n, SPR_FP32, (int)(s % (size_t)job->size), NULL) ==
-                   SPR_OK);
+        run_parts(comm, n, (unsigned)s);
         RANK_CHECK(spr_barrier(comm, NULL) == SPR_OK);
         free(in);
         free(out);
@@ -150,6 +175,8 @@ static void run_sparse(struct job *job, int rank, spr_comm *comm)
         for (size_t step = 0; step < sizeof counts / sizeof *counts; step++) {
             bool list = step % 2 && reference_sparse_lists(options.algorithm);
             draw_list(&in, counts[step], N, rank);
+            memset(dense, 0xff, N * 4); /* not the result of the algorithm before */
+            sum.count = 0;
             RANK_CHECK(spr_sparse_allreduce(comm, &in, N, dense, list ? &sum : NULL, SPR_AVG,
                                             &options) == SPR_OK);
             if (list)
@@ -358,7 +385,7 @@ static void run_two_apart(struct job *job, int rank, spr_comm *comm)
         if (b)
             RANK_CHECK(spr_wait(&b, -1) == SPR_OK);
         RANK_CHECK(spr_wait(&a, -1) == SPR_OK);
-        check_sum(x, N / 100, job->size, 1);
+        check_sum(x, 0, N / 100, job->size, 1);
     }
 }
 

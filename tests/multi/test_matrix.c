@@ -169,6 +169,7 @@ static void run_at_once(struct job *job, int rank, spr_comm *comm)
         for (size_t n = 1; n <= MOST; n += MOST - 1) {
             if (!reference_allreduce_takes(options.algorithm, SPR_FP32, COUNT))
                 continue;
+            memset(out, 0xff, MOST * COUNT * sizeof *out); /* not what the one before has left */
             for (size_t i = 0; i < n; i++)
                 RANK_CHECK(spr_iallreduce(comm, in, out + i * COUNT, COUNT, SPR_FP32, SPR_SUM,
                                           &options, &rq[i]) == SPR_OK);

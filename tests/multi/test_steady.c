@@ -82,10 +82,14 @@ static void run_dense(struct work *w, spr_dtype dtype, size_t count)
     fill(w, dtype, count, count + 1);
     RANK_CHECK(!spr_allreduce(w->comm, w->in, w->in, count, dtype, SPR_AVG, NULL));
     add_to_crc(w, w->in, bytes);
+    fill(w, dtype, count, count + 2);
     RANK_CHECK(!spr_reduce_scatter(w->comm, w->in, w->out, part, dtype, SPR_MAX, NULL));
     RANK_CHECK(!spr_allgather(w->comm, w->out, w->in, part, dtype, NULL));
     add_to_crc(w, w->in, part * (size_t)w->size * spr_dtype_size(dtype));
+    fill(w, dtype, count, count + 3);
     RANK_CHECK(!spr_broadcast(w->comm, w->in, count, dtype, w->size - 1, NULL));
+    add_to_crc(w, w->in, bytes);
+    fill(w, dtype, count, count + 4);
     RANK_CHECK(!spr_sendrecv(w->comm, w->in, w->out, count, dtype, 1, NULL));
     w->own_crc = spr_crc32c(w->own_crc, w->out, bytes);
 }
