@@ -277,6 +277,7 @@ static void go_on(spr_comm *comm)
 
     while (spr_allreduce(comm, &x, &sum, 1, SPR_FP32, SPR_SUM, NULL) != SPR_OK)
         RANK_CHECK(spr_comm_shrink(comm, 5, NULL) == SPR_OK);
+    RANK_CHECK(sum == (float)spr_comm_size(comm));
 }
 
 /* Rank 0 has said "go", others may not have heard it. */
