@@ -25,7 +25,6 @@
 /* In shared memory. */
 struct scene {
     _Atomic int ready, enough;
-    bool lasting; /* the link stays down */
 };
 
 static spr_status one_round(spr_comm *comm)
@@ -48,6 +47,7 @@ static spr_status one_round(spr_comm *comm)
 static void run_rank(struct job *job, int rank, spr_comm *comm)
 {
     struct scene *scene = (void *)job->shared;
+    bool lasting = *(const bool *)job->arg; /* the link stays down */
     spr_status status = SPR_OK;
     int32_t go_on = 1;
 
@@ -56,10 +56,10 @@ static void run_rank(struct job *job, int rank, spr_comm *comm)
     while (go_on && status == SPR_OK) {
         status = one_round(comm);
         go_on = !atomic_load(&scene->enough);
-        if (status == SPR_OK && !scene->lasting)
+        if (status == SPR_OK && !lasting)
             RANK_CHECK(spr_broadcast(comm, &go_on, 1, SPR_INT32, 0, NULL) == SPR_OK);
     }
-    if (!scene->lasting) {
+    if (!lasting) {
         RANK_CHECK(status == SPR_OK);
         return;
     }
@@ -72,9 +72,8 @@ static void start(struct job *job, const char *transport, bool lasting)
 {
     struct scene *scene;
 
-    job_start(job, RANKS, transport, run_rank, NULL);
+    job_start(job, RANKS, transport, run_rank, &lasting);
     scene = (void *)job->shared;
-    scene->lasting = lasting;
     while (atomic_load(&scene->ready) < RANKS)
         fault_pause_us(1000);
     fault_pause_us(20000);
