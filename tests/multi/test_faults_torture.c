@@ -143,11 +143,16 @@ static void epoll_survives_what_fails_once(void **state)
 static void io_uring_survives_what_fails_once(void **state)
 {
     (void)state;
-#ifdef HAVE_URING
+    if (!job_has_transport("uring"))
+        skip();
     torture("uring");
-#else
-    skip();
-#endif
+}
+
+/* After the others. */
+static void every_call_has_failed_somewhere(void **state)
+{
+    (void)state;
+    torture_expect_sites();
 }
 
 int main(void)
@@ -156,6 +161,7 @@ int main(void)
         cmocka_unit_test(shared_memory_survives_what_fails_once),
         cmocka_unit_test(epoll_survives_what_fails_once),
         cmocka_unit_test(io_uring_survives_what_fails_once),
+        cmocka_unit_test(every_call_has_failed_somewhere),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

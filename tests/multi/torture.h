@@ -52,5 +52,7 @@ bool torture_is_brief(void);
 /* Fails the test, or prints a line for each of the first `calls` of failing_calls and each of the
  * first `victims` processes. */
 void torture_over(const char *transport, const struct torture *torture, size_t calls, int victims);
+/* Fails the test unless each of failing_calls has failed somewhere by now. */
+void torture_expect_sites(void);
 
 #endif
