@@ -249,9 +249,12 @@ static void the_job_uses_what_it_shows(void **state)
     for (size_t i = 0; i < SPR_ARRAY_LEN(lists); i++) {
         char used[64];
         setenv("SPARRING_TRANSPORTS", lists[i], 1);
-        run("$RUN -n 2 -- $PERF -b 1K -e 1K -n 1 --json - | sed -n 's/.*\"transport\": "
-            "\"\\([a-z]*\\)\".*/\\1/p'");
-        snprintf(used, sizeof used, "(1): %.*s", (int)strcspn(result.output, "\n"), result.output);
+        run("json=$($RUN -n 2 -- $PERF -b 1K -e 1K -n 1 --json -) && echo \"$json\" | "
+            "sed -n 's/.*\"transport\": \"\\([a-z]*\\)\".*/\\1/p'");
+        assert_code(0);
+        assert_true(strcspn(result.output, "\n") > 0);
+        snprintf(used, sizeof used, "(1): %.*s\n", (int)strcspn(result.output, "\n"),
+                 result.output);
         run("$RUN -n 2 -- $INFO");
         unsetenv("SPARRING_TRANSPORTS");
         assert_code(0);

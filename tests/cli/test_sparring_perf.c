@@ -495,6 +495,8 @@ static void a_seed_gives_the_same_bytes_again(void **state)
     first = rows[0];
     measure("$RUN -n 2 -- $PERF sparse_allreduce -b 256K -e 256K -n 1 --seed 7");
     assert_string_equal(rows[0].ratio, first.ratio);
+    measure("$RUN -n 2 -- $PERF sparse_allreduce -b 256K -e 256K -n 1 --seed 8");
+    assert_string_not_equal(rows[0].ratio, first.ratio);
 }
 
 int main(void)
