@@ -50,7 +50,7 @@ static void check_values(const struct test_case *c, const void *out, int size)
             x[r] = reference_load(c->dtype, element, 0);
         }
         want = reference_reduce(x, size, c->dtype, c->op, &bound);
-        if (fabs(got - want) > bound)
+        if (!(fabs(got - want) <= bound))
             fprintf(stderr, "%s %s %s n=%zu P=%d element %zu: %.17g, not %.17g\n", c->algorithm,
                     spr_dtype_name(c->dtype), spr_op_name(c->op), c->count, size, i, got, want);
         RANK_CHECK(fabs(got - want) <= bound);

@@ -175,7 +175,7 @@ static bool check_sums(struct schedule_play *play, int rank, int k)
             x[r] = reference_load(o->dtype, play->call[r][k].in, offset + i);
         want = reference_reduce(x, s->ranks, o->dtype, o->op, &bound);
         have = reference_load(o->dtype, play->call[rank][k].out, i);
-        if (fabs(have - want) > bound)
+        if (!(fabs(have - want) <= bound))
             return schedule_fail(play, rank, k, "element %zu is %.17g, not %.17g", i, have, want);
     }
     return true;

@@ -172,7 +172,7 @@ static bool same_residual(const struct schedule_play *play, int r, int broken, c
         float both = b[i] + later[i];
         double size = fabs((double)b[i]) + fabs((double)play->call[r][broken].entered[i]) +
                       fabs((double)later[i]);
-        if (fabs((double)a[i] - (double)both) > schedule_codec_bound(s, size))
+        if (!(fabs((double)a[i] - (double)both) <= schedule_codec_bound(s, size)))
             return false;
     }
     return true;
@@ -290,7 +290,7 @@ static bool check_sum(struct schedule_play *play, int rank, int k, const float *
             bound = fabs(sum) * unit[halves];
         }
         bound += schedule_codec_bound(s, size);
-        if (fabs((double)out[i] - sum) > bound)
+        if (!(fabs((double)out[i] - sum) <= bound))
             return schedule_fail(play, rank, k, "element %zu is %g, and %g was sent", i,
                                  (double)out[i], sum);
     }

@@ -30,7 +30,7 @@ static void check_values(const struct sums *s)
         for (int r = 0; r < s->world.ranks; r++)
             x[r] = (double)s->vector[r][i];
         want = reference_reduce(x, s->world.ranks, SPR_FP32, s->op, &bound);
-        if (fabs((double)s->dense[0][i] - want) > bound)
+        if (!(fabs((double)s->dense[0][i] - want) <= bound))
             fail_msg("%s P=%d n=%zu: element %zu is %.9g, not %.9g", s->algorithm, s->world.ranks,
                      s->n, i, (double)s->dense[0][i], want);
     }

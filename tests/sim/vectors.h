@@ -101,7 +101,7 @@ static inline void check_allreduce(struct world *w, const char *algorithm, spr_d
     for (size_t i = 0; i < n; i++) {
         double bound, want = expected(w, &b, t, op, i, &bound),
                       got = reference_load(t, b.out[0], i);
-        if (fabs(got - want) > bound)
+        if (!(fabs(got - want) <= bound))
             fail_msg("%s %s %s n=%zu P=%d element %zu: %.17g, not %.17g", algorithm,
                      spr_dtype_name(t), spr_op_name(op), n, w->ranks, i, got, want);
     }

@@ -187,7 +187,7 @@ static void no_parameter_starves(void **state)
 
         assert_int_equal(spr_codec_begin(codec, gradient, &step), SPR_OK);
         for (size_t p = 0; p < PARAMETERS; p++)
-            worst[c] = fmax(worst[c], quality_of(codec, p).relative_error);
+            worst[c] = data_larger(worst[c], quality_of(codec, p).relative_error);
         spr_codec_commit(codec);
         spr_codec_destroy(codec);
     }

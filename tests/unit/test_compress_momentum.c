@@ -138,7 +138,8 @@ static void momentum_comes_before_the_coder(void **state)
                 velocity[i] = 0.5 * velocity[i] + (double)gradient[i];
                 double in = (double)before[i] + velocity[i];
                 double out = (double)codec->residual[i] + (double)sent[i];
-                if (fabs(in - out) > 1e-5 || fabs((double)codec->velocity[i] - velocity[i]) > 1e-5)
+                if (!(fabs(in - out) <= 1e-5 &&
+                      fabs((double)codec->velocity[i] - velocity[i]) <= 1e-5))
                     fail_msg("%s, step %d, element %zu: %g, not %g", specs[s], step, i, out, in);
                 assert_true(codec->residual[i] == 0 || s > 0);
             }

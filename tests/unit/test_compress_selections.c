@@ -43,7 +43,7 @@ static void expect_conservation(spr_codec *codec, bool conserves)
         for (size_t i = 0; i < N && conserves; i++) {
             float sum = before[i] + gradient[i];
             double error = (double)codec->residual[i] + (double)sent[i] - (double)sum;
-            if (fabs(error) > 0x1p-23 * fmax(fabs((double)sum), fabs((double)sent[i])))
+            if (!(fabs(error) <= 0x1p-23 * fmax(fabs((double)sum), fabs((double)sent[i]))))
                 fail_msg("%s, element %zu: %g", spr_codec_spec(codec), i, error);
         }
     }

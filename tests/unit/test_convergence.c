@@ -128,10 +128,10 @@ static double draw(const struct rounding *r, unsigned ranks, double *squares)
         *squares += square(average, x, N) / DRAWS;
     }
     for (size_t i = 0; i < N; i++) {
-        worst = fmax(worst, fabs(sum[i] / DRAWS - (double)x[i]) / allowed(i));
+        worst = data_larger(worst, fabs(sum[i] / DRAWS - (double)x[i]) / allowed(i));
         along += (sum[i] / DRAWS - (double)x[i]) * (double)x[i];
     }
-    worst = fmax(worst, fabs(along) / allowed_along_x());
+    worst = data_larger(worst, fabs(along) / allowed_along_x());
     for (unsigned rank = 0; rank < ranks; rank++)
         spr_codec_destroy(codec[rank]);
     return worst;
@@ -292,7 +292,7 @@ static void contractions_keep_within_delta(void **state)
                 if (!(rest <= contractive[c].rest * all * (1 + 1e-6)))
                     fail_msg("%s, kind %d: %g of the square stays", contractive[c].spec, kind,
                              rest / all);
-                most[c] = fmax(most[c], all > 0 ? rest / all : 0);
+                most[c] = data_larger(most[c], all > 0 ? rest / all : 0);
             }
             spr_codec_destroy(codec);
         }
@@ -406,8 +406,8 @@ static void what_came_in_was_sent_or_is_kept(void **state)
                 step_of(codec, rank, gradient, sent);
                 for (size_t i = 0; i < N; i++) {
                     balance[i] += (double)gradient[i] - (double)sent[i];
-                    largest = fmax(largest, fabs((double)spr_codec_residual(codec)[i]));
-                    largest = fmax(largest, fabs((double)sent[i]));
+                    largest = data_larger(largest, fabs((double)spr_codec_residual(codec)[i]));
+                    largest = data_larger(largest, fabs((double)sent[i]));
                 }
             }
             for (size_t i = 0; i < N; i++)
@@ -433,7 +433,7 @@ static double largest_residual(const char *spec, enum data kind, int steps)
         for (size_t i = 0; i < N; i++)
             gradient[i] = (kind == DATA_EQUAL ? fabsf(gradient[i]) : gradient[i]) / norm;
         step_of(codec, 0, gradient, sent);
-        largest = fmax(largest, square(spr_codec_residual(codec), NULL, N));
+        largest = data_larger(largest, square(spr_codec_residual(codec), NULL, N));
     }
     spr_codec_destroy(codec);
     return largest;

@@ -133,8 +133,8 @@ static double left_of(const float *x, const struct spr_lowrank_tensor *shape)
     for (int step = 0; step < 3; step++) {
         world_step(&w, x, 1, 3);
         residual_of(&w, 0, rest);
-        most = fmax(most, norm(w.out, x, size) / norm(x, NULL, size));
-        most = fmax(most, norm(rest, NULL, size) / norm(x, NULL, size));
+        most = data_larger(most, norm(w.out, x, size) / norm(x, NULL, size));
+        most = data_larger(most, norm(rest, NULL, size) / norm(x, NULL, size));
     }
     world_close(&w);
     free(rest);

@@ -375,7 +375,7 @@ static void means_of_the_unbiased_are_right(void **state)
             if (step == 0 && !(c.traits & SPR_VALUES_LOSSLESS))
                 step = !strcmp(c.coder->name, "natural") ? fabs((double)x[i]) : (double)float_at(0);
             double allowed = OFF * step + 1e-6 * fabs((double)x[i]);
-            if (fabs(sum[i] / DRAWS - (double)x[i]) > allowed)
+            if (!(fabs(sum[i] / DRAWS - (double)x[i]) <= allowed))
                 fail_msg("%s, seed %llu: %g on average for %g", c.spec, (unsigned long long)seed,
                          sum[i] / DRAWS, (double)x[i]);
         }

@@ -50,8 +50,9 @@ static inline float data_float(uint32_t bits)
     return x;
 }
 
-/* In a loop in the place of fmax(), which gcc 12 for arm64 vectorises into an internal error. */
-static inline double data_larger(double a, double b) { return b > a ? b : a; }
+/* In a loop in the place of fmax(), which gcc 12 for arm64 vectorises into an internal error. A NaN
+ * is larger than all, so that what is compared with a bound afterwards does not pass. */
+static inline double data_larger(double a, double b) { return a >= b || isnan(a) ? a : b; }
 
 /* Box and Muller 1958. */
 static inline double data_normal(struct spr_rng *rng)
