@@ -79,15 +79,23 @@ double reference_input(uint64_t seed, spr_dtype t, uint64_t salt, int rank, size
 double reference_reduce(const double *x, int ranks, spr_dtype t, spr_op op, double *bound)
 {
     double sum = x[0], magnitude = fabs(x[0]);
+    bool half = t == SPR_FP16 || t == SPR_BF16;
 
     for (int r = 1; r < ranks; r++) {
         magnitude += fabs(x[r]);
         sum = op == SPR_MIN ? fmin(sum, x[r]) : op == SPR_MAX ? fmax(sum, x[r]) : sum + x[r];
     }
-    *bound = op == SPR_MIN || op == SPR_MAX ? 0 : magnitude * reference_unit(t) * (ranks + 1);
-    if (op != SPR_AVG)
+    *bound = 0;
+    if (op == SPR_MIN || op == SPR_MAX)
         return sum;
-    sum /= ranks;
+    if (op == SPR_AVG) {
+        sum /= ranks;
+        magnitude /= ranks;
+    }
+    /* ranks - 1 roundings of partial sums, and that of a division. */
+    *bound = magnitude * reference_unit(half ? SPR_FP32 : t) * (ranks + 1);
+    if (half)
+        *bound += (fabs(sum) + *bound) * reference_unit(t) + (t == SPR_FP16 ? 0x1p-25 : 0);
     return t == SPR_INT32 || t == SPR_INT64 ? trunc(sum) : sum;
 }
 

@@ -22,7 +22,8 @@ void reference_store(spr_dtype t, void *p, size_t i, double x);
 double reference_unit(spr_dtype t);
 /* In (-1, 1); integers below 2^25, so that fp64 sums of them are exact. */
 double reference_input(uint64_t seed, spr_dtype t, uint64_t salt, int rank, size_t i);
-/* The reduction of x[0..ranks), and the largest error that `ranks` roundings may cause. */
+/* The reduction of x[0..ranks), and the largest error that roundings may cause: one for each rank,
+ * in any order. Halves are floats until they are results. */
 double reference_reduce(const double *x, int ranks, spr_dtype t, spr_op op, double *bound);
 /* Does this algorithm of allreduce take that? Those that round partial sums take no halves; flat
  * takes what is eager by default. */
