@@ -270,6 +270,34 @@ static bool check_results(struct schedule_play *play)
     return true;
 }
 
+/* Whose fault ---------------------------------------------------------------------------------- */
+
+static bool is_empty(const struct schedule_operation *o, int ranks)
+{
+    return (o->count == 0 && o->kind != SCHEDULE_BARRIER) ||
+           (o->kind == SCHEDULE_SENDRECV && o->root % ranks == 0);
+}
+
+unsigned schedule_culprits(const struct schedule *s)
+{
+    unsigned culprits = 0;
+
+    for (int i = 0; i < s->faults; i++) {
+        const struct schedule_fault *f = &s->fault[i];
+        if (f->kind >= SCHEDULE_KILL)
+            culprits |= 1u << f->rank;
+        if (f->kind >= SCHEDULE_SILENCE)
+            culprits |= 1u << f->peer;
+    }
+    /* A rank that has nothing to send or to wait for is through before it hears that others call
+     * something else, and they may hear nothing of it before their deadline. */
+    if ((s->odd != SCHEDULE_EVEN && !schedule_mismatches(s)) ||
+        (schedule_mismatches(s) &&
+         (is_empty(&s->operation[s->odd_operation], s->ranks) || is_empty(&s->odd_call, s->ranks))))
+        culprits |= 1u << s->odd_rank;
+    return culprits;
+}
+
 /* Failures ------------------------------------------------------------------------------------- */
 
 static bool check_blame(struct schedule_play *play, int r)

@@ -105,6 +105,7 @@ void schedule_begin(struct schedule_play *play, const struct schedule *schedule)
             take_model(play->world.comms[r], s->model);
         count_from(play->world.comms[r], s->first);
     }
+    world_set_determinism(&play->world, s->determinism);
     if (s->zstd)
         (void)world_set_zstd(&play->world, s->zstd);
     for (int i = 0; i < s->faults; i++)

@@ -71,8 +71,8 @@ void schedule_print(const struct schedule *s, FILE *out)
     fprintf(out, "in flight at most, by rank:");
     for (int r = 0; r < s->ranks; r++)
         fprintf(out, " %d%s", s->depth[r], s->think_ns[r] ? " (late)" : "");
-    fprintf(out, "\nmodel: %s, indices: %d, zstd: %d", s->model ? s->model : "none", s->indices,
-            s->zstd);
+    fprintf(out, "\nmodel: %s, indices: %d, zstd: %d, determinism: %d",
+            s->model ? s->model : "none", s->indices, s->zstd, s->determinism);
     fprintf(out, "\nbytes ahead of what is less urgent: %zu%s", s->priority_bytes,
             s->priority_bytes ? "; priorities, by rank:" : "");
     for (int r = 0; s->priority_bytes && r < s->ranks; r++) {

@@ -64,6 +64,17 @@ static int draw_zstd(const struct schedule *s)
     return spr_rng_below(&rng, 3) == 0;
 }
 
+/* Which bits sums have: half of the time those of any run. Of a stream of its own, in which all in
+ * the list of seeds that failed (test_schedules.c) have these. */
+static int draw_determinism(const struct schedule *s)
+{
+    static const int levels[] = {SPR_DETERMINISM_RUN, SPR_DETERMINISM_RUN,
+                                 SPR_DETERMINISM_CANONICAL, SPR_DETERMINISM_OFF};
+    struct spr_rng rng = {~s->seed, 8136};
+
+    return levels[spr_rng_below(&rng, SPR_ARRAY_LEN(levels))];
+}
+
 /* The same of what is known of links: a quarter of the time they are not alike. */
 static void draw_rates(struct schedule *s)
 {
@@ -117,6 +128,13 @@ int schedule_priority(const struct schedule *s, int rank, int operation)
     return s->priority_bytes ? (int)spr_rng_below(&rng, 3) - 1 : 0;
 }
 
+/* If there are more, there is one that is not drawn. */
+static void expect_algorithms(const char *collective, size_t n)
+{
+    if (spr_algorithm_name(collective, (int)n))
+        abort();
+}
+
 /* Half of the time the one that is chosen anyway. Of a stream of its own. In this order seeds in
  * the list of those that failed draw what they did; `relay` is younger than most of them. */
 static const char *draw_sparse(const struct schedule *s, const struct schedule_operation *o)
@@ -128,17 +146,31 @@ static const char *draw_sparse(const struct schedule *s, const struct schedule_o
     size_t n = SPR_ARRAY_LEN(others), drawn = (size_t)spr_rng_below(&rng, 2 * n);
     const char *name = drawn < n ? others[drawn] : spr_rng_below(&rng, 8) ? NULL : "relay";
 
-    if (spr_algorithm_name("sparse_allreduce", (int)n + 1)) /* there is one that is not drawn */
-        abort();
+    expect_algorithms("sparse_allreduce", n + 1);
     return name && o->list && !reference_sparse_lists(name) ? NULL : name;
 }
 
-/* A third of the time by even hosts: likewise, as that is younger than these seeds. */
-static bool draw_even_hosts(const struct schedule *s, const struct schedule_operation *o)
+/* A third of the time by hosts: likewise, as that is younger than these seeds; of allreduces by a
+ * stream in which none of theirs is. */
+static bool draw_by_hosts(const struct schedule *s, const struct schedule_operation *o)
 {
-    struct spr_rng rng = {~s->seed, (uint64_t)(o - s->operation + 1) << 40};
+    uint64_t k = (uint64_t)(o - s->operation + 1);
+    struct spr_rng rng = {~s->seed, o->kind == SCHEDULE_ALLREDUCE ? k << 56 | 191 : k << 40};
 
-    return spr_rng_below(&rng, 3) == 0;
+    return o->kind <= SCHEDULE_BROADCAST && spr_rng_below(&rng, 3) == 0;
+}
+
+/* Where bits must be those of rank order, an algorithm with others cannot be asked for. */
+static bool may_ask_for(const struct schedule *s, const struct schedule_operation *o)
+{
+    static const char *const collectives[SCHEDULE_KINDS] = {
+        [SCHEDULE_ALLREDUCE] = "allreduce",
+        [SCHEDULE_REDUCE_SCATTER] = "reduce_scatter",
+        [SCHEDULE_SPARSE] = "sparse_allreduce",
+    };
+
+    return s->determinism != SPR_DETERMINISM_CANONICAL || !collectives[o->kind] || !o->algorithm ||
+           spr_algorithm_is_canonical(collectives[o->kind], o->algorithm);
 }
 
 static void draw_algorithm(struct schedule *s, struct schedule_operation *o)
@@ -156,15 +188,19 @@ static void draw_algorithm(struct schedule *s, struct schedule_operation *o)
         o->algorithm = PICK(s, broadcasts);
     if (o->kind == SCHEDULE_SPARSE)
         o->algorithm = draw_sparse(s, o);
-    if ((o->kind == SCHEDULE_ALLGATHER || o->kind == SCHEDULE_REDUCE_SCATTER ||
-         o->kind == SCHEDULE_BROADCAST) &&
-        draw_even_hosts(s, o))
+    expect_algorithms("allreduce", SPR_ARRAY_LEN(reductions) - 2 + 1);
+    expect_algorithms("reduce_scatter", 2);
+    expect_algorithms("allgather", SPR_ARRAY_LEN(gathers) - 1 + 1);
+    expect_algorithms("broadcast", SPR_ARRAY_LEN(broadcasts) - 1 + 1);
+    if (draw_by_hosts(s, o))
         o->algorithm = "hierarchical";
     if (o->algorithm && !strcmp(o->algorithm, "flat") && o->count > 8000)
         o->algorithm = "direct";
     if (o->kind == SCHEDULE_ALLREDUCE && o->algorithm && strcmp(o->algorithm, "flat") &&
         !reference_allreduce_takes(o->algorithm, o->dtype, o->count))
         o->algorithm = "direct";
+    if (!may_ask_for(s, o))
+        o->algorithm = NULL;
 }
 
 /* A fourth of the schedules; by streams of their own, so that the others stay what they were, and
@@ -427,6 +463,7 @@ void schedule_draw(struct schedule *s, uint64_t seed)
     s->model = draw_model(s);
     s->indices = draw_indices(s);
     s->zstd = draw_zstd(s);
+    s->determinism = draw_determinism(s);
     s->priority_bytes = draw_priority_bytes(s);
     s->first = draw_first(seed);
     s->links.place = spr_hash_u32(~seed) & 1;
@@ -440,32 +477,4 @@ void schedule_draw(struct schedule *s, uint64_t seed)
     if (one_in(s, 8))
         draw_odd(s);
     draw_slots(s);
-}
-
-/* Whose fault ---------------------------------------------------------------------------------- */
-
-static bool is_empty(const struct schedule_operation *o, int ranks)
-{
-    return (o->count == 0 && o->kind != SCHEDULE_BARRIER) ||
-           (o->kind == SCHEDULE_SENDRECV && o->root % ranks == 0);
-}
-
-unsigned schedule_culprits(const struct schedule *s)
-{
-    unsigned culprits = 0;
-
-    for (int i = 0; i < s->faults; i++) {
-        const struct schedule_fault *f = &s->fault[i];
-        if (f->kind >= SCHEDULE_KILL)
-            culprits |= 1u << f->rank;
-        if (f->kind >= SCHEDULE_SILENCE)
-            culprits |= 1u << f->peer;
-    }
-    /* A rank that has nothing to send or to wait for is through before it hears that others call
-     * something else, and they may hear nothing of it before their deadline. */
-    if ((s->odd != SCHEDULE_EVEN && !schedule_mismatches(s)) ||
-        (schedule_mismatches(s) &&
-         (is_empty(&s->operation[s->odd_operation], s->ranks) || is_empty(&s->odd_call, s->ranks))))
-        culprits |= 1u << s->odd_rank;
-    return culprits;
 }

@@ -93,6 +93,7 @@ struct schedule {
     const char *model; /* by which algorithms are chosen; NULL: none */
     int indices;       /* SPARRING_INDICES: SPR_INDICES_... */
     int zstd;          /* SPARRING_ZSTD */
+    int determinism;   /* SPARRING_DETERMINISM: SPR_DETERMINISM_... */
     uint64_t seed;
     struct spr_rng rng; /* of drawing, then of playing */
     int ranks;
