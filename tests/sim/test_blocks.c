@@ -103,7 +103,7 @@ static void blocks_are_right_on_all_kinds_of_hosts(void **state)
             for (int t = 0; t < SPR_DTYPE_COUNT; t++)
                 for (int op = 0; op < SPR_OP_COUNT; op++)
                     check_reduce_scatter(&w, (spr_dtype)t, (spr_op)op, sizes[s], (t + op) % 2);
-            check_allgather(&w, "hierarchical", sizes[s], s % 2);
+            check_allgather(&w, "hierarchical", SPR_INT64, sizes[s], s % 2);
             for (int root = 0; root < w.ranks; root++)
                 check_broadcast(&w, 2 * sizes[s], root);
         }
@@ -125,7 +125,7 @@ static void long_blocks_go_piece_by_piece(void **state)
         make_job(&w, 0, determinism);
         check_reduce_scatter(&w, SPR_FP32, SPR_AVG, n, true);
         check_reduce_scatter(&w, SPR_BF16, SPR_SUM, n, false);
-        check_allgather(&w, "hierarchical", n / 2, false);
+        check_allgather(&w, "hierarchical", SPR_INT64, n / 2, false);
         check_broadcast(&w, 5 * n, 3);
         check_broadcast(&w, n / 2, 0);
         world_destroy(&w);

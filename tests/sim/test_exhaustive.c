@@ -34,7 +34,8 @@ enum {
     CRASH = 2,    /* one rank dies, at each point */
     DISAGREE = 4, /* rank 0 calls the first one with one element more */
     PLACE = 8,    /* results are written by who sends them */
-    APART = 16    /* each rank has a host of its own; otherwise they share one */
+    APART = 16,   /* each rank has a host of its own; otherwise they share one */
+    LAST = 32     /* the last rank has */
 };
 
 struct scene {
@@ -304,6 +305,24 @@ static const struct scene scenes[] = {
     {"2 ranks, doubling, granted", 2, 0, SENDS | CRASH, 1, {DENSE(ALLREDUCE, 3, "doubling")}},
     {"2 ranks, tree allreduce", 2, 64, SENDS | CRASH, 1, {DENSE(ALLREDUCE, 3, "tree")}},
     {"2 ranks, tree, granted", 2, 0, SENDS | CRASH, 1, {DENSE(ALLREDUCE, 3, "tree")}},
+    {"2 ranks, hierarchical, of one host",
+     2,
+     64,
+     SENDS | CRASH,
+     1,
+     {DENSE(ALLREDUCE, 3, "hierarchical")}},
+    {"2 ranks, hierarchical, of two",
+     2,
+     64,
+     SENDS | CRASH | APART,
+     1,
+     {DENSE(ALLREDUCE, 3, "hierarchical")}},
+    {"2 ranks, hierarchical, granted",
+     2,
+     0,
+     CRASH | APART,
+     1,
+     {DENSE(ALLREDUCE, 3, "hierarchical")}},
     {"2 ranks, tree broadcast", 2, 64, SENDS | CRASH, 1, {DENSE(BROADCAST, 3, "tree")}},
     {"2 ranks, tree broadcast, granted", 2, 0, SENDS | CRASH, 1, {DENSE(BROADCAST, 3, "tree")}},
     {"2 ranks, bruck allgather", 2, 64, SENDS | CRASH, 1, {DENSE(ALLGATHER, 2, "bruck")}},
@@ -317,6 +336,7 @@ static const struct scene scenes[] = {
     {"2 ranks, sparse ring", 2, 64, CRASH, 1, {SPARSE(SPARSE, 300, "ring")}},
     {"2 ranks, sparse hosts, of one", 2, 64, CRASH, 1, {SPARSE(SPARSE, 300, "hosts")}},
     {"2 ranks, sparse hosts, of two", 2, 64, CRASH | APART, 1, {SPARSE(SPARSE, 300, "hosts")}},
+    {"2 ranks, sparse relay", 2, 64, CRASH | APART, 1, {SPARSE(SPARSE, 300, "relay")}},
     {"2 ranks, sparse blocks", 2, 64, CRASH, 1, {SPARSE(SPARSE, 300, "blocks")}},
     {"2 ranks, sparse server", 2, 64, CRASH, 1, {SPARSE(SPARSE, 300, "server")}},
     {"2 ranks, sparse union", 2, 64, CRASH, 1, {SPARSE(SPARSE, 300, "union")}},
@@ -365,6 +385,12 @@ static const struct scene scenes[] = {
     {"3 ranks, halving allreduce", 3, 1024, CRASH, 1, {DENSE(ALLREDUCE, 70, "halving")}},
     {"3 ranks, doubling allreduce", 3, 64, CRASH, 1, {DENSE(ALLREDUCE, 3, "doubling")}},
     {"3 ranks, tree allreduce", 3, 64, CRASH, 1, {DENSE(ALLREDUCE, 3, "tree")}},
+    {"3 ranks, hierarchical, of two hosts",
+     3,
+     64,
+     CRASH | LAST,
+     1,
+     {DENSE(ALLREDUCE, 3, "hierarchical")}},
     {"3 ranks, tree broadcast", 3, 64, CRASH, 1, {DENSE(BROADCAST, 3, "tree")}},
     {"3 ranks, bruck allgather", 3, 64, CRASH, 1, {DENSE(ALLGATHER, 2, "bruck")}},
     {"3 ranks, allgather", 3, 64, CRASH, 1, {DENSE(ALLGATHER, 2, NULL)}},
@@ -383,8 +409,8 @@ static void write_schedule(const struct scene *scene, struct schedule *s)
     s->eager_window = 262144;
     s->timeout_s = 100;
     s->first = 1;
-    for (int r = 0; r < s->ranks && scene->how & APART; r++)
-        s->host[r] = r;
+    for (int r = 0; r < s->ranks; r++)
+        s->host[r] = scene->how & APART || (scene->how & LAST && r == s->ranks - 1) ? r : 0;
     s->codec = "topk:ratio=10%+fp16";
     s->operations = scene->operations;
     for (int k = 0; k < scene->operations; k++) {

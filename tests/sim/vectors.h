@@ -119,26 +119,28 @@ static inline void make(struct world *w, int ranks, double bandwidth)
 }
 
 /* Every rank has every other one's numbers, and nothing behind them was written. */
-static inline void check_allgather(struct world *w, const char *algorithm, size_t n, bool in_place)
+static inline void check_allgather(struct world *w, const char *algorithm, spr_dtype t, size_t n,
+                                   bool in_place)
 {
     spr_call_options options = SPR_CALL_OPTIONS_INIT;
+    size_t bytes = n * spr_dtype_size(t);
     struct buffers b;
 
     options.algorithm = algorithm;
-    fill(w, &b, SPR_INT64, n, n * (size_t)w->ranks, n);
+    fill(w, &b, t, n, n * (size_t)w->ranks, n);
     for (int r = 0; r < w->ranks; r++) {
-        char *own = b.out[r] + (size_t)r * n * 8;
+        char *own = b.out[r] + (size_t)r * bytes;
         if (in_place)
-            memcpy(own, b.in[r], n * 8);
-        assert_int_equal(spr_iallgather(w->comms[r], in_place ? own : b.in[r], b.out[r], n,
-                                        SPR_INT64, &options, &w->requests[r]),
+            memcpy(own, b.in[r], bytes);
+        assert_int_equal(spr_iallgather(w->comms[r], in_place ? own : b.in[r], b.out[r], n, t,
+                                        &options, &w->requests[r]),
                          SPR_OK);
     }
     run_ok(w);
     for (int r = 0; r < w->ranks; r++) {
         for (int from = 0; from < w->ranks; from++)
-            assert_memory_equal(b.out[r] + (size_t)from * n * 8, b.in[from], n * 8);
-        assert_int_equal((unsigned char)b.out[r][n * (size_t)w->ranks * 8], 0xee);
+            assert_memory_equal(b.out[r] + (size_t)from * bytes, b.in[from], bytes);
+        assert_int_equal((unsigned char)b.out[r][(size_t)w->ranks * bytes], 0xee);
     }
     drop(w, &b);
 }
