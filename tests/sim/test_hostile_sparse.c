@@ -220,6 +220,7 @@ static void sums_that_do_not_fit_our_list_are_refused(void **state)
 static void noise_is_refused(void **state)
 {
     struct spr_rng rng = {seed, 5};
+    int refused = 0;
 
     (void)state;
     for (int trial = 0; trial < 300; trial++) {
@@ -240,10 +241,12 @@ static void noise_is_refused(void **state)
         answer(&u.scene, &u.grant, trial & 4 ? step_from(&u.scene, UNION_STEP) : 0, &m, bytes);
         world_settle(&u.scene.world, 2);
         /* What happens to be right leaves rank 0 waiting for the next. */
+        refused += victim(&u.scene)->error.status != SPR_OK;
         expect_blame(&u.scene, victim(&u.scene)->error.status ? SPR_ERR_PROTO : SPR_ERR_DEADLINE,
                      "noise");
         end(&u.scene);
     }
+    assert_in_range(refused, 270, 300);
 }
 
 /* Tiles --------------------------------------------------------------------------------------- */
@@ -344,6 +347,7 @@ static void noise_as_tiles_is_refused(void **state)
 {
     static uint64_t message[3 * sizeof(struct spr_tile) / 8];
     struct spr_rng rng = {seed, 6};
+    int refused = 0;
 
     (void)state;
     for (int trial = 0; trial < 300; trial++) {
@@ -360,9 +364,11 @@ static void noise_as_tiles_is_refused(void **state)
         grant = first_grant(&s);
         answer(&s, &grant, step_from(&s, trial & 1 ? UNION_STEP : 0), message, bytes);
         world_settle(&s.world, 2);
+        refused += victim(&s)->error.status != SPR_OK;
         expect_blame(&s, victim(&s)->error.status ? SPR_ERR_PROTO : SPR_ERR_DEADLINE, "noise");
         end(&s);
     }
+    assert_in_range(refused, 270, 300);
 }
 
 /* Chunks ahead ---------------------------------------------------------------------------------
