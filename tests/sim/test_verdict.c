@@ -142,8 +142,8 @@ static bool is_right(enum fault fault, int ranks, int victim, uint64_t random)
     right = strncmp(line, who, strlen(who)) == 0 && strstr(line, faults[fault].phase) &&
             strstr(line, number) && strstr(line, pair) && !*pair == !strstr(line, " or rank ");
     if (!right)
-        print_message("rank %d of %d %s in #%u, seed %llu: %s\n", victim, ranks, faults[fault].name,
-                      operation, (unsigned long long)random, line);
+        print_message("rank %d of %d %s in #%u: %s\n", victim, ranks, faults[fault].name, operation,
+                      line);
     trace_set_free(&set);
     world_destroy(&w);
     return right;
@@ -248,6 +248,7 @@ int main(void)
     int code;
 
     seed = spr_rng_test_seed();
+    printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
     for (int r = 0; r < RANKS_MAX; r++) {
         in[r] = calloc(MOST + 1, sizeof *in[r]);
         out[r] = calloc(MOST + 1, sizeof *out[r]);

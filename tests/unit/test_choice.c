@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -137,5 +138,6 @@ int main(void)
     };
 
     seed = spr_rng_test_seed();
+    printf("SPARRING_SEED=%llu\n", (unsigned long long)seed);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
