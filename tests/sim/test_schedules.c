@@ -7,6 +7,7 @@
  *   SPARRING_TEST_SCHEDULES=N        play N schedules, of consecutive seeds
  *   SPARRING_TEST_JOBS=N   in N processes
  */
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -57,8 +58,16 @@ static bool play_one(uint64_t seed, bool print, struct share *share)
 static uint64_t number(const char *name, uint64_t otherwise)
 {
     const char *text = getenv(name);
+    uint64_t n;
+    char *end;
 
-    return text && *text ? strtoull(text, NULL, 10) : otherwise;
+    if (!text || !*text)
+        return otherwise;
+    errno = 0;
+    n = strtoull(text, &end, 10);
+    if (errno || *end || *text < '0' || *text > '9' || n == 0)
+        fail_msg("%s='%s': not a number above 0", name, text);
+    return n;
 }
 
 /* The seeds that begin + job, begin + job + jobs, ... */
