@@ -232,8 +232,11 @@ static void a_cut_link_ends_at_the_deadline_with_the_rank(void **state)
     spr_sim_cut(w.sim, 0, 2);
     post_sums(&w, &b, 100000, &options);
     assert_true(world_run(&w, LIMIT_NS));
-    for (int r = 0; r < 3; r++)
+    for (int r = 0; r < 3; r++) {
+        int from = w.comms[r]->error.rank;
         assert_int_equal(w.results[r], SPR_ERR_DEADLINE);
+        assert_true(r == 1 ? from == 0 || from == 2 : from == 2 - r);
+    }
     assert_non_null(strstr(spr_last_error(w.comms[0]), "layer3.weight"));
     drop(&w, &b);
     world_destroy(&w);
