@@ -9,6 +9,7 @@
 
 #include "base/util.h"
 #include "tests/reference.h"
+#include "transport/channel.h"
 #include "transport/shm/layout.h"
 
 #define MS 1000000ull
@@ -437,14 +438,16 @@ static void draw_slots(struct schedule *s)
         still |= s->fault[i].kind >= SCHEDULE_NAP;
     if (still || spr_rng_below(&rng, 2))
         return;
-    s->links.slots[1] = large[spr_rng_below(&rng, SPR_ARRAY_LEN(large))];
+    /* Of ranks that disagree, what the first of them sends may stay where it is: all the room that
+     * an operation may take, or it is in the way of the word of it. */
+    s->links.slots[1] = s->odd ? 4 : large[spr_rng_below(&rng, SPR_ARRAY_LEN(large))];
     s->links.small_bytes = SPR_SHM_INLINE;
     if (spr_rng_below(&rng, 8) == 0)
         draw_long(s, &rng);
     if (s->links.memory)
         return;
     s->links.slots[0] = small[spr_rng_below(&rng, SPR_ARRAY_LEN(small))];
-    s->links.small_bytes = spr_max_size(s->eager_bytes, SPR_FRAME_BYTES);
+    s->links.small_bytes = spr_max_size(s->eager_bytes, SPR_NOTE_BYTES);
 }
 
 void schedule_draw(struct schedule *s, uint64_t seed)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "transport/channel.h"
 #include "transport/verbs/survey.h"
 #include "transport/verbs/verbs.h"
 
@@ -61,12 +62,13 @@ static size_t cells_bytes(uint32_t lanes) { return lanes * VERBS_SEND_DEPTH * VE
 
 static void plan_area(const struct spr_options *options, struct spr_verbs_area *a)
 {
-    size_t eager = options->eager_bytes > SPR_FRAME_BYTES ? options->eager_bytes : SPR_FRAME_BYTES;
+    /* What is said of a failure does not wait for room that data take. */
+    size_t small = spr_max_size(options->eager_bytes, SPR_NOTE_BYTES);
 
     *a = (struct spr_verbs_area){
         .small = VERBS_SMALL_SLOTS,
         .large = (uint16_t)options->verbs_slots,
-        .small_bytes = (uint32_t)spr_align_up(SPR_VERBS_PAYLOAD + eager, SPR_CACHE_LINE),
+        .small_bytes = (uint32_t)spr_align_up(SPR_VERBS_PAYLOAD + small, SPR_CACHE_LINE),
         .large_bytes =
             (uint32_t)spr_align_up(SPR_VERBS_PAYLOAD + SPR_FRAME_MAX_PAYLOAD, SPR_CACHE_LINE)};
     assert(spr_verbs_slot_count(a) <= SPR_VERBS_SLOTS);
