@@ -63,12 +63,34 @@ static void a_rank_may_die_while_the_job_is_formed(void **state)
         run_elastic("0", deaths[i], 400); /* not at the end */
 }
 
+/* Rank 0 once rank 1 was taken in, which has the last number then, and whose own number before that
+ * is rank 2's: as long as it lives its recorder stays, so that the job is known to be complete. */
+static void another_rank_may_die_behind_one_that_joined(void **state)
+{
+    (void)state;
+    run("once=$(mktemp -d); $RUN -n 3 --restart 1 -- sh -c '[ $SPARRING_RANK = 2 ] || "
+        "! mkdir '$once'/$SPARRING_RANK 2>&- || (while [ $SPARRING_RANK = 0 ] && "
+        "! [ -e $SPARRING_TRACE_DIR/rank-0.1.trace ]; do sleep 0.02; done; sleep 0.4; kill -9 $$) "
+        "& exec $PERF allreduce --elastic -b 64K -e 64K -n 20000'; "
+        "rc=$?; rm -r $once; exit $rc");
+    assert_int_equal(result.code, 0);
+    assert_has(result.output, "20000 iterations of 65536 bytes, 3 ranks, ");
+    assert_has(result.output, " 0 wrong, ");
+    /* As above: begun again, if rank 1 died before the job was formed, and then it is not killed.
+     */
+    if (!strstr(result.error, "rank 1 ") || !strstr(strstr(result.error, "rank 1 "), "all ranks"))
+        assert_has(result.output, " 2 deaths survived, ");
+    else
+        assert_null(strstr(result.error, "rank 0 (pid"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_elastic_job_survives),
         cmocka_unit_test(a_rank_that_dies_before_the_job_is_formed_starts_it_again),
         cmocka_unit_test(a_rank_may_die_while_the_job_is_formed),
+        cmocka_unit_test(another_rank_may_die_behind_one_that_joined),
     };
     int failed;
 
