@@ -67,7 +67,7 @@ static void check_broadcast(struct world *w, const char *algorithm, spr_dtype t,
     spr_call_options options = SPR_CALL_OPTIONS_INIT;
     size_t bytes = n * spr_dtype_size(t);
     char *want = malloc(bytes + 1);
-    struct buffers b;
+    struct buffers b = {{NULL}, {NULL}};
 
     options.algorithm = algorithm;
     fill(w, &b, t, n, 0, n);
