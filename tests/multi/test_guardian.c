@@ -144,28 +144,26 @@ static void nothing_is_said_of_a_rank_that_leaves(void **state)
         assert_int_equal(end_rank(false, &words), 0);
 }
 
-static void a_program_that_is_not_there_is_named(void **state)
+static void expect_none(const char *path, spr_status status, const char *text)
 {
     struct spr_error error = {0};
     int fd = -1;
 
-    (void)state;
-    assert_int_equal(spr_guardian_start("/nonexistent/guardian", RANK, STDIN_FILENO, &fd, &error),
-                     SPR_ERR_NOT_FOUND);
-    assert_non_null(strstr(error.text, "/nonexistent/guardian"));
+    assert_int_equal(spr_guardian_start(path, RANK, STDIN_FILENO, &fd, &error), status);
+    assert_non_null(strstr(error.text, text));
     assert_int_equal(fd, -1);
+}
+
+static void a_program_that_is_not_there_is_named(void **state)
+{
+    (void)state;
+    expect_none("/nonexistent/guardian", SPR_ERR_NOT_FOUND, "/nonexistent/guardian");
 }
 
 static void a_program_that_fails_is_no_guardian(void **state)
 {
-    struct spr_error error = {0};
-    int fd = -1;
-
     (void)state;
-    assert_int_equal(spr_guardian_start("/bin/false", RANK, STDIN_FILENO, &fd, &error),
-                     SPR_ERR_SYSTEM);
-    assert_non_null(strstr(error.text, "/bin/false ended at once, with status 1"));
-    assert_int_equal(fd, -1);
+    expect_none("/bin/false", SPR_ERR_SYSTEM, "/bin/false ended at once, with status 1");
 }
 
 int main(void)

@@ -247,8 +247,11 @@ static bool is_kept(const char *directory, int64_t *since_ns)
     char path[PATH_MAX + 8];
     struct stat st;
     snprintf(path, sizeof path, "%s/ranks", directory);
+    /* Nothing is opened in a directory of somebody else: it might be a pipe. */
+    if (lstat(directory, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
+        return false;
     if ((lstat(path, &st) != 0 || !S_ISREG(st.st_mode)) &&
-        (lstat(directory, &st) != 0 || !S_ISDIR(st.st_mode) || !is_forsaken(directory)))
+        (lstat(directory, &st) != 0 || !is_forsaken(directory)))
         return false;
     *since_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
     return st.st_uid == geteuid();
