@@ -144,12 +144,12 @@ static void nothing_is_said_of_a_rank_that_leaves(void **state)
         assert_int_equal(end_rank(false, &words), 0);
 }
 
-static void expect_none(const char *path, spr_status status, const char *text)
+static void expect_none(const char *program, spr_status status, const char *text)
 {
     struct spr_error error = {0};
     int fd = -1;
 
-    assert_int_equal(spr_guardian_start(path, RANK, STDIN_FILENO, &fd, &error), status);
+    assert_int_equal(spr_guardian_start(program, RANK, STDIN_FILENO, &fd, &error), status);
     assert_non_null(strstr(error.text, text));
     assert_int_equal(fd, -1);
 }
